@@ -1,0 +1,164 @@
+"""The contract of a cluster model, what is derived from it, and a public check of it.
+
+A cluster is a row of statistics; a batch of clusters is a C-contiguous float64 array of shape
+``(n_clusters, n_stats)``. A model turns items into such rows, merges rows, and gives the log
+marginal likelihood of each row. Everything else in the library is built on these three verbs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from bhclust._validation import BhclustError, FloatArray
+
+Kind = Literal["binary", "categorical", "count", "real"]
+Missing = Literal["exact", "row", "error"]
+Domain = Literal["real", "positive", "degrees_of_freedom", "covariance"]
+
+# Relative step of the central differences behind the default gradient: the cube root of the
+# float64 spacing balances truncation against rounding.
+_STEP = np.finfo(np.float64).eps ** (1 / 3)
+
+
+class Column(NamedTuple):
+    """What a table knows about one column.
+
+    ``categories`` holds the values that the codes 0, 1, … stand for, and is empty for columns
+    that are not categorical.
+    """
+
+    name: str
+    kind: Kind
+    categories: tuple[Any, ...] = ()
+
+
+class Hyperparameter(NamedTuple):
+    """A learnable field of a model and the values it may take.
+
+    ``"positive"`` and ``"real"`` hold entry by entry; ``"degrees_of_freedom"`` is a number above
+    ``n_features - 1``; ``"covariance"`` is a symmetric positive definite matrix.
+    """
+
+    name: str
+    domain: Domain
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterModel(ABC):
+    """What a cluster is: a conjugate model with its parameters integrated out.
+
+    Subclasses are frozen dataclasses of hyperparameters in which ``None`` means "from the data".
+    A model of one's own needs `suffstats` and `log_marginal`, and `resolve` if it has
+    data-dependent defaults. Statistics that add up need no `merge`.
+    """
+
+    #: what a column must hold; estimators encode tables accordingly
+    kind: ClassVar[Kind] = "real"
+    #: "exact": a missing entry adds nothing; "row": only whole rows may be missing; "error"
+    missing: ClassVar[Missing] = "error"
+    #: whether `resolve` and `suffstats` take SciPy sparse arrays
+    accepts_sparse: ClassVar[bool] = False
+    #: the learnable fields
+    hyperparameters: ClassVar[tuple[Hyperparameter, ...]] = ()
+
+    def for_columns(self, columns: Sequence[Column]) -> Self:
+        """Take over what the table knows about its columns; called before `resolve`."""
+        return self
+
+    def resolve(self, X: Any) -> Self:
+        """Fill the data-dependent hyperparameters; return a new model."""
+        return self
+
+    @abstractmethod
+    def suffstats(self, X: Any) -> FloatArray:
+        """Return the statistics of each row of ``X``, shape ``(n, n_stats)``."""
+
+    @abstractmethod
+    def log_marginal(self, stats: FloatArray) -> FloatArray:
+        """Return ``log f(D)`` of each cluster, normalised over data, shape ``(m,)``."""
+
+    def merge(self, a: FloatArray, b: FloatArray) -> FloatArray:
+        """Return the statistics of the unions, row by row; one side may be a single row."""
+        return a + b
+
+    def repeat(self, stats: FloatArray, weight: FloatArray) -> FloatArray:
+        """Return the statistics of each cluster taken ``weight`` times over."""
+        return stats * weight[:, None]
+
+    def log_predictive(self, stats: FloatArray, X: Any) -> FloatArray:
+        """Return ``log f(x | D)`` of each row under each cluster, shape ``(n, m)``."""
+        items = self.suffstats(X)
+        log_f = self.log_marginal(stats)
+        out = np.empty((len(items), len(stats)))
+        for i in range(len(items)):
+            out[i] = self.log_marginal(self.merge(stats, items[i : i + 1])) - log_f
+        return out
+
+    def sample(self, stats: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
+        """Draw ``n`` items from the posterior predictive of one cluster (one row of statistics)."""
+        raise BhclustError(
+            f"{type(self).__name__} cannot draw samples: give it a method "
+            "`sample(stats, n, rng)` that returns n rows of data."
+        )
+
+    def impute(self, stats: FloatArray, X: FloatArray, weights: FloatArray) -> FloatArray:
+        """Fill the missing entries of each row from a mixture of clusters.
+
+        ``weights[i, k]`` is the probability that row i belongs to cluster k; its observed entries
+        are already accounted for in it.
+        """
+        raise BhclustError(
+            f"{type(self).__name__} cannot fill in missing entries: give it a method "
+            "`impute(stats, X, weights)` that returns X with its NaN replaced."
+        )
+
+    def feature_contributions(self, stats_a: FloatArray, stats_b: FloatArray) -> FloatArray:
+        """Return the log Bayes factor for keeping a and b apart, feature by feature, ``(m, d)``.
+
+        Each row adds up to ``log f(a) + log f(b) - log f(a ∪ b)``; a positive entry speaks for
+        the split. A model that does not factorise over features returns one column, the total.
+        """
+        union = self.log_marginal(self.merge(stats_a, stats_b))
+        apart = self.log_marginal(stats_a) + self.log_marginal(stats_b)
+        return np.asarray(apart - union)[:, None]
+
+    def summary(self, stats: FloatArray) -> dict[str, FloatArray]:
+        """Describe each cluster by named arrays with one row a cluster."""
+        return {}
+
+    def gradient(self, stats: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
+        """Return ``Σ weights · ∂ log f / ∂ hyperparameter`` for each name in `hyperparameters`.
+
+        Each array has the shape of the resolved hyperparameter. The default takes central
+        differences; models with a closed form override it.
+        """
+        return {spec.name: self._difference(spec.name, stats, weights) for spec in self.free()}
+
+    def free(self) -> tuple[Hyperparameter, ...]:
+        """Return the hyperparameters that are resolved to numbers and can be learned."""
+        return tuple(s for s in self.hyperparameters if getattr(self, s.name) is not None)
+
+    def with_hyperparameters(self, values: Mapping[str, npt.ArrayLike]) -> Self:
+        """Return a copy with some hyperparameters replaced."""
+        return replace(self, **values)  # type: ignore[arg-type]
+
+    def _difference(self, name: str, stats: FloatArray, weights: FloatArray) -> FloatArray:
+        centre = np.asarray(getattr(self, name), dtype=np.float64)
+        out = np.empty(centre.shape)
+        for index in np.ndindex(centre.shape):
+            step = _STEP * max(abs(float(centre[index])), _STEP)
+            ends = []
+            for sign in (1, -1):
+                moved = np.array(centre)
+                moved[index] += sign * step
+                value = moved if moved.ndim else float(moved)
+                model = self.with_hyperparameters({name: value})
+                ends.append(float(weights @ model.log_marginal(stats)))
+            out[index] = (ends[0] - ends[1]) / (2 * step)
+        return out
