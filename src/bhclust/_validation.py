@@ -92,7 +92,7 @@ def broadcast_hyperparameter(
         array = np.asarray(value, dtype=np.float64)
         full = np.array(np.broadcast_to(array, shape), dtype=np.float64)
     except (TypeError, ValueError):
-        got = np.shape(value) if not isinstance(value, str) else repr(value)
+        got = getattr(value, "shape", repr(value))
         raise BhclustError(
             f"{owner}: {name} must be a number or an array of shape {shape}, got {got}."
         ) from None
@@ -139,7 +139,7 @@ def check_binary(X: FloatArray, column: ColumnName = column_number) -> None:
 def check_counts(X: FloatArray, column: ColumnName = column_number) -> None:
     """Raise if an observed value is negative or not a whole number."""
     _raise_at(X < 0, X, column, "is negative", "counts are 0, 1, 2, …; choose a model for reals")
-    bad = ~np.isnan(X) & (X != np.floor(X))
+    bad = ~np.isnan(X) & (np.floor(X) != X)
     _raise_at(bad, X, column, "is not a whole number", "round it or choose a model for reals")
 
 

@@ -146,7 +146,7 @@ class ClusterModel(ABC):
 
     def with_hyperparameters(self, values: Mapping[str, npt.ArrayLike]) -> Self:
         """Return a copy with some hyperparameters replaced."""
-        return replace(self, **values)  # type: ignore[arg-type]
+        return replace(self, **values)
 
     def _difference(self, name: str, stats: FloatArray, weights: FloatArray) -> FloatArray:
         centre = np.asarray(getattr(self, name), dtype=np.float64)
