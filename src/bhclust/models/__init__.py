@@ -1,0 +1,24 @@
+"""What a cluster is: conjugate models, their contract, and a check of it."""
+
+from bhclust.models.auto import choose_model, named_model
+from bhclust.models.base import ClusterModel, Column, Hyperparameter
+from bhclust.models.check import check_model
+from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
+from bhclust.models.gaussian import DiagonalGaussian, Gaussian
+from bhclust.models.product import Mixed
+
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+    "ClusterModel",
+    "Column",
+    "DiagonalGaussian",
+    "Gaussian",
+    "Hyperparameter",
+    "Mixed",
+    "Multinomial",
+    "Poisson",
+    "check_model",
+    "choose_model",
+    "named_model",
+]

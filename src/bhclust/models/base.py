@@ -8,7 +8,7 @@ marginal likelihood of each row. Everything else in the library is built on thes
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -20,10 +20,6 @@ from bhclust._validation import BhclustError, FloatArray
 Kind = Literal["binary", "categorical", "count", "real"]
 Missing = Literal["exact", "row", "error"]
 Domain = Literal["real", "positive", "degrees_of_freedom", "covariance"]
-
-# Relative step of the central differences behind the default gradient: the cube root of the
-# float64 spacing balances truncation against rounding.
-_STEP = np.finfo(np.float64).eps ** (1 / 3)
 
 
 class Column(NamedTuple):
@@ -138,7 +134,15 @@ class ClusterModel(ABC):
         Each array has the shape of the resolved hyperparameter. The default takes central
         differences; models with a closed form override it.
         """
-        return {spec.name: self._difference(spec.name, stats, weights) for spec in self.free()}
+        return {spec.name: numerical_gradient(self, spec, stats, weights) for spec in self.free()}
+
+    def hyperparameter(self, name: str) -> FloatArray:
+        """Return the current value of one of the names that `free` lists."""
+        return np.asarray(getattr(self, name), dtype=np.float64)
+
+    def column_kinds(self, names: Sequence[str]) -> tuple[Kind, ...]:
+        """Return the kind of data the model wants in each column of a table with these names."""
+        return (self.kind,) * len(names)
 
     def free(self) -> tuple[Hyperparameter, ...]:
         """Return the hyperparameters that are resolved to numbers and can be learned."""
@@ -148,17 +152,69 @@ class ClusterModel(ABC):
         """Return a copy with some hyperparameters replaced."""
         return replace(self, **values)
 
-    def _difference(self, name: str, stats: FloatArray, weights: FloatArray) -> FloatArray:
-        centre = np.asarray(getattr(self, name), dtype=np.float64)
-        out = np.empty(centre.shape)
-        for index in np.ndindex(centre.shape):
-            step = _STEP * max(abs(float(centre[index])), _STEP)
-            ends = []
-            for sign in (1, -1):
-                moved = np.array(centre)
-                moved[index] += sign * step
-                value = moved if moved.ndim else float(moved)
-                model = self.with_hyperparameters({name: value})
-                ends.append(float(weights @ model.log_marginal(stats)))
-            out[index] = (ends[0] - ends[1]) / (2 * step)
-        return out
+
+def numerical_gradient(
+    model: ClusterModel, spec: Hyperparameter, stats: FloatArray, weights: FloatArray
+) -> FloatArray:
+    """Return one hyperparameter's gradient by numerical differentiation, entry by entry.
+
+    For a covariance the result is the symmetric G with ``d log f = sum(G * dS)`` for symmetric dS.
+    """
+    centre = model.hyperparameter(spec.name)
+    out = np.empty(centre.shape)
+    for index in np.ndindex(centre.shape):
+        direction = np.zeros(centre.shape)
+        direction[index] = 1.0
+        if spec.domain == "covariance":
+            # Only symmetric moves stay in the domain; half of each off-diagonal pair is the same.
+            direction = (direction + direction.T) / 2
+            step = float(np.sqrt(centre[index[0], index[0]] * centre[index[1], index[1]]))
+        else:
+            step = abs(float(centre[index]))
+            if spec.domain == "real":
+                step = max(step, 1.0)
+        out[index] = slope_along(model, spec.name, direction * step, stats, weights) / step
+    return out
+
+
+def slope_along(
+    model: ClusterModel,
+    name: str,
+    direction: FloatArray,
+    stats: FloatArray,
+    weights: FloatArray,
+) -> float:
+    """Return the derivative of ``Σ weights · log f`` along a direction of a hyperparameter."""
+    centre = model.hyperparameter(name)
+
+    def change(step: float) -> float:
+        moved = centre + step * direction
+        value = moved if moved.ndim else float(moved)
+        return float(weights @ (model.with_hyperparameters({name: value}).log_marginal(stats)))
+
+    # A move that changes log f by about one nat is on the scale of the function's own curvature,
+    # whatever the unit of the hyperparameter.
+    step, middle = 0.1, change(0.0)
+    while step > 1e-30 and max(abs(change(s) - middle) for s in (step, -step)) > 1.0:
+        step /= 10
+    return _ridders(change, step)
+
+
+def _ridders(function: Callable[[float], float], step: float) -> float:
+    """Differentiate at 0 by central differences, extrapolated to step 0 (Ridders 1982)."""
+    best, error = (function(step) - function(-step)) / (2 * step), np.inf
+    previous = [best]
+    for _ in range(12):
+        step /= 2
+        row = [(function(step) - function(-step)) / (2 * step)]
+        factor = 1.0
+        for coarse in previous:
+            factor *= 4.0
+            row.append((factor * row[-1] - coarse) / (factor - 1.0))
+            change = max(abs(row[-1] - row[-2]), abs(row[-1] - coarse))
+            if change <= error:
+                best, error = row[-1], change
+        if abs(row[-1] - previous[-1]) >= 2 * error:
+            break
+        previous = row
+    return best

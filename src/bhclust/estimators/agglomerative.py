@@ -1,0 +1,496 @@
+"""Estimators for Bayesian hierarchical clustering and Bayesian rose trees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bhclust import io, posterior
+from bhclust._validation import (
+    BhclustError,
+    FileFormatError,
+    FloatArray,
+    IntArray,
+    check_choice,
+    check_count,
+    check_sample_weight,
+)
+from bhclust.agglomerate import agglomerate, score_tree
+from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
+from bhclust.models import ClusterModel, choose_model, named_model
+from bhclust.models.base import Kind
+from bhclust.models.spec import model_from_spec, model_spec
+from bhclust.tables import Schema, Table, read_table
+from bhclust.tree import Tree
+
+_MIXINGS = ("dirichlet_process", "constant", "rose")
+
+
+class FeatureContribution(NamedTuple):
+    """One feature's share in the log Bayes factor of a split."""
+
+    feature: str
+    log_bayes_factor: float
+
+
+class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """What the binary and the rose tree estimators have in common."""
+
+    _rose: ClassVar[bool]
+    _mixings: ClassVar[tuple[str, ...]]
+
+    model: str | ClusterModel
+    mixing: str
+    alpha: float
+    gamma: float
+    n_clusters: int | None
+    column_kinds: Kind | Mapping[str | int, Kind] | None
+    engine: str
+    random_state: Any
+    verbose: bool
+
+    def fit(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Build the tree.
+
+        Parameters
+        ----------
+        X : array, list, DataFrame (pandas, polars, pyarrow) or sparse matrix, (n_rows, n_columns)
+            NaN, None and nulls are missing values.
+        y : ignored
+        sample_weight : array of shape (n_rows,), optional
+            Multiplicities: a row of weight w counts as w copies that always share a cluster. Rows
+            of weight zero are not in the tree and get their label by prediction.
+
+        Returns
+        -------
+        self
+        """
+        mixing = self._make_mixing()
+        table = self._read(X)
+        weight = check_sample_weight(sample_weight, table.shape[0])
+        rows = np.flatnonzero(weight > 0)
+        names = table.row_names
+        model = self._make_model(table).for_columns(table.columns)
+        table_values = table.values if model.accepts_sparse else table.toarray()
+        values = table_values if len(rows) == len(weight) else table_values[rows]
+        model = model.resolve(values)
+        self._say(f"model: {model!r}")
+        stats = model.repeat(model.suffstats(values), weight[rows])
+        result = agglomerate(
+            model,
+            stats,
+            mixing,
+            rose=self._rose,
+            weight=weight[rows],
+            leaf_names=None if names is None else tuple(names[row] for row in rows),
+        )
+        self.schema_ = table.schema
+        self.model_ = model
+        self.mixing_ = mixing
+        self.tree_ = result.tree
+        self.search_info_ = result.info
+        self.leaf_rows_ = rows
+        self._store_results()
+        self._label_all_rows(table_values)
+        self._say(f"{self.n_clusters_} clusters, log evidence {self.log_evidence_:.4f}")
+        return self
+
+    def fit_predict(
+        self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None
+    ) -> IntArray:
+        """Fit and return `labels_`."""
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def cut(
+        self,
+        n_clusters: int | None = None,
+        threshold: float = 0.5,
+        method: posterior.CutMethod = "map",
+    ) -> IntArray:
+        """Return the labels of another cut of the fitted tree; nothing is refitted.
+
+        See `bhclust.posterior.cut`. The labels are those of the tree's leaves, `leaf_rows_`.
+        """
+        check_is_fitted(self)
+        return posterior.cut(self.tree_, n_clusters, threshold, method)
+
+    def predict(self, X: Any) -> IntArray:
+        """Return the most probable existing cluster of each row.
+
+        How probable a new cluster is, the last column of `predict_proba` tells. A row that was
+        fitted may get another label than in `labels_`: prediction averages over all partitions.
+        """
+        return np.asarray(np.argmax(self.predict_proba(X)[:, :-1], axis=1))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probability of each cluster of `labels_`, "a new cluster" last."""
+        values = self._encode(X)
+        return posterior.cluster_probabilities(
+            self.tree_, self.model_, self.mixing_, values, self.labels_[self.leaf_rows_]
+        )
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Return the log predictive density of each row."""
+        values = self._encode(X)
+        return posterior.log_predictive_density(self.tree_, self.model_, self.mixing_, values)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log predictive density of the rows."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1) -> Any:
+        """Draw new rows from the predictive density, in the container that was fitted."""
+        check_is_fitted(self)
+        rng = np.random.default_rng(self.random_state)
+        draws = posterior.sample_items(self.tree_, self.model_, self.mixing_, n_samples, rng)
+        return self.schema_.decode(draws)
+
+    def impute(self, X: Any) -> Any:
+        """Return the rows with missing entries filled from the predictive given the others.
+
+        Reals and counts get their expected value, categories and 0/1 the most probable value.
+        """
+        values = self._encode(X)
+        filled = posterior.impute(self.tree_, self.model_, self.mixing_, _dense(values))
+        return self.schema_.decode(filled, like=X)
+
+    def heldout_log_likelihood(self, X_full: Any) -> float:
+        """Return ``log p(missing entries | observed entries, tree)`` (rose-tree paper (1.24)).
+
+        Parameters
+        ----------
+        X_full : like the fitted table
+            The fitted rows in the same order, with entries that were missing filled in. Entries
+            that stay missing are marginalised.
+        """
+        values = self._encode(X_full)[self.leaf_rows_]
+        weight = self.tree_.weight[: self.tree_.n_leaves]
+        stats = self.model_.repeat(self.model_.suffstats(values), weight)
+        full = score_tree(self.tree_.parent, self.model_, stats, self.mixing_, weight=weight)
+        return posterior.log_evidence(full) - self.log_evidence_
+
+    def co_clustering(self, i: npt.ArrayLike, j: npt.ArrayLike) -> FloatArray:
+        """Return the posterior probability that rows i and j share a cluster."""
+        check_is_fitted(self)
+        return posterior.co_clustering(self.tree_, self._leaf(i), self._leaf(j))
+
+    def co_clustering_matrix(self) -> FloatArray:
+        """Return the co-clustering probabilities of all pairs of leaves."""
+        check_is_fitted(self)
+        return posterior.co_clustering_matrix(self.tree_)
+
+    def n_clusters_distribution(self) -> FloatArray:
+        """Return the posterior probability of K clusters at index K."""
+        check_is_fitted(self)
+        return posterior.n_clusters_distribution(self.tree_)
+
+    def sample_partitions(self, n_samples: int = 1) -> IntArray:
+        """Draw labellings of the leaves from the posterior over tree-consistent partitions."""
+        check_is_fitted(self)
+        rng = np.random.default_rng(self.random_state)
+        return posterior.sample_partitions(self.tree_, n_samples, rng)
+
+    def explain(self, node: int | None = None, top: int = 10) -> list[FeatureContribution]:
+        """Return the features that speak most for splitting a node (the root by default)."""
+        check_is_fitted(self)
+        at = int(self.tree_.roots[-1]) if node is None else node
+        return self._ranked(posterior.split_contributions(self.tree_, self.model_, at), top)
+
+    def explain_cluster(self, label: int, top: int = 10) -> list[FeatureContribution]:
+        """Return the features that set a cluster of `labels_` apart from all the rest."""
+        check_is_fitted(self)
+        labels = self.labels_[self.leaf_rows_]
+        contributions = posterior.cluster_contributions(self.tree_, self.model_, labels, label)
+        return self._ranked(contributions, top)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted estimator to one ``.npz`` file that `bhclust.load` reads."""
+        check_is_fitted(self)
+        model_header, model_arrays = model_spec(self.model_)
+        header = {
+            "kind": "estimator",
+            "estimator": type(self).__name__,
+            "parameters": {
+                name: value for name, value in self.get_params().items() if name != "model"
+            },
+            "model": model_header,
+            "tree": io.tree_header(self.tree_),
+            "schema": self.schema_.to_dict(),
+            "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
+        }
+        arrays = {
+            "labels": self.labels_,
+            "leaf_rows": self.leaf_rows_,
+            **{f"model.{name}": array for name, array in model_arrays.items()},
+            **io.tree_arrays(self.tree_),
+        }
+        io.write_archive(path, header, arrays)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def _make_mixing(self) -> Mixing:
+        owner = type(self).__name__
+        check_choice(self.mixing, self._mixings, name="mixing", owner=owner)
+        check_choice(self.engine, ("auto", "numpy"), name="engine", owner=owner)
+        if self.n_clusters is not None:
+            check_count(self.n_clusters, name="n_clusters", owner=owner)
+        if self.mixing == "dirichlet_process":
+            return DirichletProcess(self.alpha)
+        return Constant(self.gamma) if self.mixing == "constant" else Rose(self.gamma)
+
+    def _read(self, X: Any) -> Table:
+        if isinstance(self.model, str) and self.model == "auto":
+            table = read_table(X, kinds=self.column_kinds)
+        else:
+            table = read_table(X, kinds=self._given_model().column_kinds)
+        validate_data(self, X, skip_check_array=True)
+        return table
+
+    def _given_model(self) -> ClusterModel:
+        if isinstance(self.model, ClusterModel):
+            return self.model
+        return named_model(self.model, owner=type(self).__name__)
+
+    def _make_model(self, table: Table) -> ClusterModel:
+        if isinstance(self.model, str) and self.model == "auto":
+            return choose_model(table.columns, table.values)
+        return self._given_model()
+
+    def _encode(self, X: Any) -> Any:
+        check_is_fitted(self)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        values = self.schema_.encode(X, owner=type(self).__name__)
+        return values if self.model_.accepts_sparse else _dense(values)
+
+    def _store_results(self) -> None:
+        self.log_evidence_ = posterior.log_evidence(self.tree_)
+        if isinstance(self.mixing_, DirichletProcess):
+            self.alpha_ = self.mixing_.alpha
+            self.log_evidence_bound_ = posterior.log_evidence_bound(self.tree_, self.mixing_)
+        elif isinstance(self.mixing_, (Constant, Rose)):
+            self.gamma_ = self.mixing_.gamma
+
+    def _label_all_rows(self, values: Any) -> None:
+        leaf_labels = posterior.cut(self.tree_, self.n_clusters)
+        self.n_clusters_ = int(leaf_labels.max()) + 1
+        self.labels_ = np.zeros(values.shape[0], dtype=np.intp)
+        self.labels_[self.leaf_rows_] = leaf_labels
+        absent = np.setdiff1d(np.arange(values.shape[0]), self.leaf_rows_)
+        if len(absent):
+            probabilities = posterior.cluster_probabilities(
+                self.tree_, self.model_, self.mixing_, values[absent], leaf_labels
+            )
+            self.labels_[absent] = np.argmax(probabilities[:, :-1], axis=1)
+
+    def _leaf(self, row: npt.ArrayLike) -> IntArray:
+        rows = np.asarray(row)
+        leaf_of_row = np.full(len(self.labels_), -1, dtype=np.intp)
+        leaf_of_row[self.leaf_rows_] = np.arange(len(self.leaf_rows_))
+        if rows.size and (rows.min() < 0 or rows.max() >= len(leaf_of_row)):
+            raise BhclustError(f"rows are numbered 0 … {len(leaf_of_row) - 1}, got {row!r}.")
+        leaves = leaf_of_row[rows]
+        if (leaves < 0).any():
+            raise BhclustError("a row of weight zero is not in the tree.")
+        return np.asarray(leaves)
+
+    def _ranked(self, contributions: FloatArray, top: int) -> list[FeatureContribution]:
+        check_count(top, name="top", owner="explain")
+        names = self.schema_.names
+        if len(contributions) != len(names):
+            names = ("all features",)
+        order = np.argsort(-contributions, kind="stable")[:top]
+        return [FeatureContribution(names[j], float(contributions[j])) for j in order]
+
+    def _say(self, line: str) -> None:
+        if self.verbose:
+            print(f"[{type(self).__name__}] {line}")
+
+
+class BayesianHierarchicalClustering(_TreeClustering):
+    """Bayesian hierarchical clustering: a binary tree with probabilities on it.
+
+    Heller & Ghahramani, "Bayesian hierarchical clustering", ICML 2005.
+
+    Parameters
+    ----------
+    model : {"auto", "bernoulli", "categorical", ...} or ClusterModel
+        What a cluster is; ``"auto"`` chooses by the kinds of the columns.
+    mixing : {"dirichlet_process", "constant"}
+        Prior weight of "one cluster": a Dirichlet process, or `gamma` at every node.
+    alpha : float
+        Concentration of the Dirichlet process.
+    gamma : float
+        Probability of one cluster with ``mixing="constant"``.
+    n_clusters : int, optional
+        Number of clusters in `labels_`; by default the most probable partition decides.
+    column_kinds : kind or mapping from column to kind, optional
+        "binary", "categorical", "count" or "real", for columns whose kind is not as it looks.
+    engine : {"auto", "numpy"}
+        What computes the scores; all engines give the same tree.
+    random_state : int or Generator, optional
+        Seed of `sample` and `sample_partitions`; the fit itself draws nothing.
+    verbose : bool
+        Whether to say what is being done.
+
+    Attributes
+    ----------
+    tree_ : Tree
+    labels_ : array of int
+        Cluster of each row; 0 is the largest.
+    n_clusters_ : int
+    model_ : ClusterModel
+        The model with all hyperparameters filled in.
+    alpha_ or gamma_ : float
+    log_evidence_ : float
+        ``log p(D | T)``.
+    log_evidence_bound_ : float
+        Lower bound on the evidence of the Dirichlet-process mixture (that mixing only).
+    leaf_rows_ : array of int
+        Row of the table that each leaf of the tree is.
+    search_info_ : SearchInfo
+        Pair scores and rescans of the search.
+
+    Examples
+    --------
+    >>> from bhclust import BayesianHierarchicalClustering
+    >>> X = [[0.0, 0.1], [0.1, 0.0], [5.0, 5.1], [5.1, 5.0], [5.0, 5.0]]
+    >>> BayesianHierarchicalClustering("diagonal_gaussian").fit(X).labels_.tolist()
+    [1, 1, 0, 0, 0]
+    """
+
+    _rose = False
+    _mixings = ("dirichlet_process", "constant")
+
+    def __init__(
+        self,
+        model: str | ClusterModel = "auto",
+        *,
+        mixing: str = "dirichlet_process",
+        alpha: float = 1.0,
+        gamma: float = 0.5,
+        n_clusters: int | None = None,
+        column_kinds: Kind | Mapping[str | int, Kind] | None = None,
+        engine: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.model = model
+        self.mixing = mixing
+        self.alpha = alpha
+        self.gamma = gamma
+        self.n_clusters = n_clusters
+        self.column_kinds = column_kinds
+        self.engine = engine
+        self.random_state = random_state
+        self.verbose = verbose
+
+
+class BayesianRoseTree(_TreeClustering):
+    """Bayesian rose trees: nodes with any number of children, where the data ask for it.
+
+    Blundell, Teh & Heller, "Bayesian rose trees", UAI 2010.
+
+    Parameters
+    ----------
+    model, alpha, gamma, n_clusters, column_kinds, engine, random_state, verbose
+        As in `BayesianHierarchicalClustering`.
+    mixing : {"rose", "constant", "dirichlet_process"}
+        ``"rose"`` weighs one cluster by ``1 - (1 - gamma)^(children - 1)``, so that a cascade of
+        binary nodes is never preferred to one node for its prior alone.
+
+    Attributes
+    ----------
+    As in `BayesianHierarchicalClustering`.
+
+    Examples
+    --------
+    >>> from bhclust import BayesianRoseTree
+    >>> from bhclust.datasets import make_blocks
+    >>> X, y = make_blocks(random_state=0)
+    >>> BayesianRoseTree().fit(X).n_clusters_
+    3
+    """
+
+    _rose = True
+    _mixings = ("rose", "constant", "dirichlet_process")
+
+    def __init__(
+        self,
+        model: str | ClusterModel = "auto",
+        *,
+        mixing: str = "rose",
+        alpha: float = 1.0,
+        gamma: float = 0.5,
+        n_clusters: int | None = None,
+        column_kinds: Kind | Mapping[str | int, Kind] | None = None,
+        engine: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.model = model
+        self.mixing = mixing
+        self.alpha = alpha
+        self.gamma = gamma
+        self.n_clusters = n_clusters
+        self.column_kinds = column_kinds
+        self.engine = engine
+        self.random_state = random_state
+        self.verbose = verbose
+
+
+_ESTIMATORS: dict[str, type[_TreeClustering]] = {
+    "BayesianHierarchicalClustering": BayesianHierarchicalClustering,
+    "BayesianRoseTree": BayesianRoseTree,
+}
+
+
+def load(path: str | PathLike[str]) -> Any:
+    """Read an estimator that was written by its ``save``, or a tree written by `Tree.save`.
+
+    No code is run and nothing is unpickled.
+    """
+    header, arrays = io.read_archive(path)
+    name = header.get("estimator")
+    if name is None:
+        return io.load(path)
+    if name not in _ESTIMATORS:
+        raise FileFormatError(f"{path} holds a {name!r}, which this release does not know.")
+    estimator = _ESTIMATORS[name](**header["parameters"])
+    estimator.model_ = model_from_spec(header["model"], _part(arrays, "model."))
+    estimator.model = estimator.model_
+    estimator.tree_ = io.tree_from_arrays(header["tree"], arrays)
+    estimator.schema_ = Schema.from_dict(header["schema"])
+    estimator.n_features_in_ = len(estimator.schema_.columns)
+    if header["feature_names"]:
+        estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+    estimator.mixing_ = estimator._make_mixing()
+    estimator.labels_ = arrays["labels"].astype(np.intp)
+    estimator.n_clusters_ = int(estimator.labels_.max()) + 1
+    estimator.leaf_rows_ = arrays["leaf_rows"].astype(np.intp)
+    estimator._store_results()
+    return estimator
+
+
+def _dense(values: Any) -> FloatArray:
+    return np.asarray(values.toarray() if sparse.issparse(values) else values)
+
+
+def _part(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,89 @@
+"""Every model of the library with random data for it, for tests that run over all of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bhclust.models import (
+    Bernoulli,
+    Categorical,
+    ClusterModel,
+    DiagonalGaussian,
+    Gaussian,
+    Mixed,
+    Multinomial,
+    Poisson,
+)
+
+
+class Case(NamedTuple):
+    """A resolved model and the table it was resolved with."""
+
+    model: ClusterModel
+    X: np.ndarray
+
+
+def _with_holes(X: np.ndarray, rng: np.random.Generator, share: float) -> np.ndarray:
+    out = np.array(X, dtype=float)
+    out[rng.random(X.shape) < share] = np.nan
+    return out
+
+
+def _clustered(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    """Centres in {-2, 0, 2} with small noise: some points near, some far."""
+    centres = rng.choice([-2.0, 0.0, 2.0], size=(3, d))
+    return centres[rng.integers(3, size=n)] + 0.3 * rng.normal(size=(n, d))
+
+
+def make_case(name: str, n: int, rng: np.random.Generator, missing: float = 0.0) -> Case:
+    """Return a random data set for one model; ``missing`` is the share of holes."""
+    builders: dict[str, Any] = {
+        "bernoulli": lambda: (Bernoulli(a=0.6, b=0.9), _with_holes(_binary(n, 6, rng), rng, missing)),
+        "categorical": lambda: (
+            Categorical(concentration=0.7, n_categories=(3, 2, 4)),
+            _with_holes(rng.integers(0, [3, 2, 4], size=(n, 3)), rng, missing),
+        ),
+        "multinomial": lambda: (
+            Multinomial(concentration=0.5),
+            rng.multinomial(6, rng.dirichlet(np.ones(4), size=2)[rng.integers(2, size=n)]) * 1.0,
+        ),
+        "poisson": lambda: (
+            Poisson(shape=1.5, rate=0.5),
+            _with_holes(rng.poisson([1, 4, 8], size=(n, 3)), rng, missing),
+        ),
+        "diagonal_gaussian": lambda: (
+            DiagonalGaussian(strength=0.1, shape=1.5, rate=0.4),
+            _with_holes(_clustered(n, 3, rng), rng, missing),
+        ),
+        "gaussian": lambda: (Gaussian(strength=0.1), _clustered(n, 2, rng)),
+        "mixed": lambda: (
+            Mixed([(Bernoulli(a=0.5, b=0.5), [0, 1]), (DiagonalGaussian(), [2, 3])]),
+            _with_holes(np.hstack([_binary(n, 2, rng), _clustered(n, 2, rng)]), rng, missing),
+        ),
+    }
+    model, X = builders[name]()
+    if name == "multinomial" and missing:
+        X[rng.random(n) < missing] = np.nan
+    return Case(model.resolve(X), X)
+
+
+def _binary(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    probability = rng.choice([0.05, 0.95], size=(3, d))
+    return (rng.random((n, d)) < probability[rng.integers(3, size=n)]).astype(float)
+
+
+MODELS = (
+    "bernoulli",
+    "categorical",
+    "multinomial",
+    "poisson",
+    "diagonal_gaussian",
+    "gaussian",
+    "mixed",
+)
+#: (model, share of missing entries) for every model that takes missing values, and without
+MODELS_AND_HOLES = [(name, 0.0) for name in MODELS] + [
+    (name, 0.25) for name in MODELS if name != "gaussian"
+]
