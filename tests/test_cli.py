@@ -446,6 +446,23 @@ def test_demo(tmp_path):
     assert Tree.from_newick((out / "tree.nwk").read_text()).n_leaves == 200
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b\n1,x\n",
+        "a,b\n,\n,NA\n",
+        "a,b,c\n1,x,\n2,y,\n,,\n",
+        "a,b\n0,1\n0,1\n0,1\n",
+    ],
+)
+@pytest.mark.parametrize("method", ["bhc", "brt"])
+def test_tables_with_little_in_them(tmp_path, text, method):
+    result = run("fit", write(tmp_path, text), "--out", tmp_path / "out", "--method", method)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    assert "clusters" in result.stdout
+
+
 def installed(*args, **options):
     command = shutil.which("bhclust", path=str(Path(sys.executable).parent))
     assert command is not None

@@ -216,8 +216,8 @@ def test_draws_follow_the_predictive(model, X):
     centre = model.summary(cluster)["mean"][0]
     # Five standard errors of a mean; the predictive has at least ten degrees of freedom.
     assert (np.abs(draws.mean(axis=0) - centre) < 5 * draws.std(axis=0) / np.sqrt(n)).all()
-    # The entropy from the draws against quadrature over the density's own surface: for a density
-    # p, the mean of q / p over draws of p is one for every density q.
+    # The mean of q / p over draws from p is one for every density q: a wrong spread or
+    # correlation of the draws shows, whatever the formula of p.
     other = type(model)().resolve(X)
     wide = oracle.union(other, other.suffstats(X))
     narrow = other.repeat(wide, np.full(1, 2.0))

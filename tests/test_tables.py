@@ -396,13 +396,12 @@ def test_sparse_stays_sparse(container, top, kind):
     assert table.schema.decode(table.values) is table.values
 
 
-def test_sparse_of_other_kinds_is_made_dense():
-    X = sparse.csr_array(np.array([[0, 0.5], [2, 0]]))
-    assert isinstance(read_table(X).values, np.ndarray)
-    assert kinds_of(X) == ["real", "real"]
+def test_sparse_of_other_kinds_is_refused():
+    reals = sparse.csr_array(np.array([[0, 0.5], [2, 0]]))
     ones = sparse.csr_array(np.eye(2))
-    assert kinds_of(ones, kinds={0: "real"}) == ["real", "binary"]
-    assert kinds_of(ones, kinds="categorical") == ["categorical"] * 2
+    for X, kinds in [(reals, None), (ones, {0: "real"}), (ones, "categorical")]:
+        with pytest.raises(BhclustError, match=r"sparse matrix must hold only .* call \.toarray"):
+            read_table(X, kinds=kinds)
     assert kinds_of(ones, kinds="count") == ["count"] * 2
     assert isinstance(read_table(np.eye(2)).schema.encode(ones), np.ndarray)
 

@@ -248,7 +248,7 @@ def check_sample_weight(sample_weight: object, n_rows: int) -> FloatArray:
         )
     if not np.isfinite(weight).all() or (weight < 0).any() or not (weight > 0).any():
         raise BhclustError(
-            "sample_weight must be finite and not negative, with at least one positive weight."
+            "sample_weight must be finite and not negative, and not every weight may be zero."
         )
     return weight
 

@@ -419,7 +419,11 @@ def _leaf_interval_starts(tree: Tree) -> IntArray:
 
 
 def _labels_of_stops(tree: Tree, stops: npt.NDArray[np.bool_]) -> IntArray:
-    """Label leaves by the first stop on the way down; largest cluster first, then lowest leaf."""
+    """Label leaves by the first stop on the way down; largest cluster first.
+
+    Clusters of one size are ordered by ``log f`` before the lowest leaf decides, so that labels
+    do not depend on the order of the rows.
+    """
     top = np.full(tree.n_nodes, -1, dtype=np.intp)
     parent = tree.parent.tolist()
     for node in range(tree.n_nodes - 1, -1, -1):
@@ -429,7 +433,8 @@ def _labels_of_stops(tree: Tree, stops: npt.NDArray[np.bool_]) -> IntArray:
         elif stops[node]:
             top[node] = node
     nodes, first_leaf = np.unique(top[: tree.n_leaves], return_index=True)
-    rank = np.lexsort((first_leaf, -tree.weight[nodes]))
+    log_f = np.zeros(len(nodes)) if tree.log_marginal is None else tree.log_marginal[nodes]
+    rank = np.lexsort((first_leaf, -log_f, -tree.weight[nodes]))
     label = np.empty(tree.n_nodes, dtype=np.intp)
     label[nodes[rank]] = np.arange(len(nodes))
     return label[top[: tree.n_leaves]]

@@ -204,8 +204,8 @@ def read_table(X: Any, *, kinds: KindSpec = None, default: Kind | None = None) -
     * ``"real"``: all other numbers, whole floats included, and columns without any value.
 
     Sparse matrices are of one kind: binary if every stored value is 1, counts if every stored
-    value is whole and not negative; both stay sparse. Any other sparse matrix is turned into a
-    dense one, which takes 8 bytes an entry.
+    value is whole and not negative; both stay sparse. Any other sparse matrix is refused: a dense
+    copy may not fit into memory, so making one is left to the caller.
 
     Parameters
     ----------
@@ -424,9 +424,10 @@ def _sparse_table(source: _Source, matrix: sparse.csr_array, chosen: list[Kind |
         kind = _sparse_kind(matrix.data)
     _check_sparse_values(matrix, kind or "real", source.names)
     if kind not in ("binary", "count"):
-        dense = matrix.toarray()
-        opened = source._replace(data=dense, container=ARRAY)
-        return _array_table(opened, dense, [kind] * len(chosen) if kind else chosen)
+        raise BhclustError(
+            "a sparse matrix must hold only 0 and 1, or only counts, in all its columns; call "
+            ".toarray() for other data, if it fits into memory."
+        )
     records = tuple(Column(name, kind) for name in source.names)
     family: Family = "float"
     return Table(matrix, Schema(records, (family,) * len(records), SPARSE))

@@ -8,6 +8,7 @@ import math
 import mpmath
 import numpy as np
 from scipy import stats as distributions
+from scipy.special import multigammaln
 
 
 def integral_bernoulli(values, a, b):
@@ -82,6 +83,12 @@ def dense_normal_gamma(values, mean, strength, shape, rate):
     return float(distributions.multivariate_t.logpdf(values, np.full(n, mean), scale, df=2 * shape))
 
 
+def _trace(matrix, s11, s12, s22):
+    """Trace of a symmetric matrix times the inverse of [[s11, s12], [s12, s22]]."""
+    cofactors = matrix[0, 0] * s22 - 2 * matrix[0, 1] * s12 + matrix[1, 1] * s11
+    return cofactors / (s11 * s22 - s12**2)
+
+
 def integral_normal_wishart(X, mean, strength, dof, scale):
     """∫ N(X | Σ) IW(Σ; dof, scale) dΣ in two dimensions, the cluster's mean in the dense Gaussian.
 
@@ -99,15 +106,18 @@ def integral_normal_wishart(X, mean, strength, dof, scale):
     log_det_rows = np.linalg.slogdet(rows)[1]
     for first in u:
         l11, l21, l22 = np.broadcast_arrays(np.exp(first), v[:, None], np.exp(u)[None, :])
-        # log |Σ| and Σ^-1 written out for 2 × 2
+        # Σ and log |Σ| written out for 2 × 2
         log_det = 2 * (np.log(l11) + np.log(l22))
         s11, s12, s22 = l11**2, l11 * l21, l21**2 + l22**2
-        det = s11 * s22 - s12**2
-        trace = lambda A: (A[0, 0] * s22 - 2 * A[0, 1] * s12 + A[1, 1] * s11) / det  # noqa: B023, E731
         log_prior = dof / 2 * np.linalg.slogdet(scale)[1] - dof * math.log(2)
-        log_prior -= float(distributions._multivariate.multigammaln(dof / 2, 2))
-        log_prior = log_prior - (dof + 3) / 2 * log_det - trace(scale) / 2
-        log_data = -n * math.log(2 * math.pi) - n / 2 * log_det - log_det_rows - trace(gram) / 2
+        log_prior -= float(multigammaln(dof / 2, 2))
+        log_prior = log_prior - (dof + 3) / 2 * log_det - _trace(scale, s11, s12, s22) / 2
+        log_data = (
+            -n * math.log(2 * math.pi)
+            - n / 2 * log_det
+            - log_det_rows
+            - _trace(gram, s11, s12, s22) / 2
+        )
         # dΣ = 4 l11² l22 dl11 dl21 dl22, and dl = l d(log l)
         log_volume = math.log(4) + 3 * np.log(l11) + 2 * np.log(l22)
         total += np.exp(log_prior + log_data + log_volume).sum() * cell
@@ -139,10 +149,11 @@ def difference_gradient(model, spec, stats, weights):
         move[index] = 1.0
         if spec.domain == "covariance":
             move = (move + move.T) / 2
-        step = 1e-3 * (max(abs(centre[index]), 0.3) if spec.domain == "real" else 0.0)
         if spec.domain == "covariance":
             step = 1e-3 * np.sqrt(centre[index[0], index[0]] * centre[index[1], index[1]])
-        elif spec.domain != "real":
+        elif spec.domain == "real":
+            step = 1e-3 * max(abs(centre[index]), 0.3)
+        else:
             step = 1e-3 * centre[index]
 
         def value(multiple, move=move, step=step):

@@ -59,12 +59,16 @@ class Clocks(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one step did to each particle: the two nodes that met, when, and its log weight."""
+    """What one step did to each particle.
+
+    The two nodes that met, when, the log weight, and the term of log p(tree, X).
+    """
 
     left: Int64Array
     right: Int64Array
     age: FloatArray
     log_weight: FloatArray
+    log_joint: FloatArray
 
 
 @compiled
@@ -130,15 +134,21 @@ def _record(
     age: float,
     node: int,
     m: int,
+    duration: float,
+    first: FloatArray,
+    second: FloatArray,
 ) -> None:
+    count = _prepare(spec, particles, s, i, j, age, first, second)
+    log_z = log_local(spec, first, second, count, 0.0)
+    step.log_joint[s] = log_z - 0.5 * m * (m - 1) * duration
     step.left[s] = particles.ids[s, i]
     step.right[s] = particles.ids[s, j]
     step.age[s] = age
     _join(spec, particles, s, i, j, age, node, m)
     if m == 2:
-        step.log_weight[s] += log_root_factor(
-            spec, particles.messages[s, 0], particles.spreads[s, 0]
-        )
+        at_root = log_root_factor(spec, particles.messages[s, 0], particles.spreads[s, 0])
+        step.log_weight[s] += at_root
+        step.log_joint[s] += at_root
 
 
 @compiled
@@ -192,6 +202,7 @@ def stepwise(
     n_pairs = m * (m - 1) // 2
     log_weights = np.empty(n_pairs)
     rate = float(n_pairs)
+    log_total = 0.0
     for s in range(start, stop):
         duration = -math.log1p(-uniforms[s, 0]) / rate
         if method == PRIOR_PRIOR:
@@ -216,19 +227,17 @@ def stepwise(
                 step.log_weight[s] = log_local(spec, first, second, count, duration)
             else:
                 build_proposal(spec, rate, first, second, count, grid, level, mass)
-                u, height = draw_beyond(
-                    grid, level, mass, (1.0 - uniforms[s, 0]) * mass.sum()
-                )
+                u, height = draw_beyond(grid, level, mass, (1.0 - uniforms[s, 0]) * mass.sum())
                 duration = math.exp(u)
                 step.log_weight[s] = log_total + log_correction(
                     spec, rate, first, second, count, u, height, level[SEGMENTS + 1]
                 )
         now[s] += duration
-        _record(spec, particles, step, s, i, j, now[s], node, m)
+        _record(spec, particles, step, s, i, j, now[s], node, m, duration, first, second)
 
 
 @compiled
-def _find_first(particles: Particles, clocks: Clocks, s: int, i: int, m: int) -> None:
+def _find_first(clocks: Clocks, s: int, i: int, m: int) -> None:
     best, partner = np.inf, -1
     for k in range(m):
         if k != i and clocks.rings[s, i, k] < best:
@@ -272,7 +281,7 @@ def set_clocks(
     if i == m - 1:
         for s in range(start, stop):
             for k in range(m):
-                _find_first(particles, clocks, s, k, m)
+                _find_first(clocks, s, k, m)
 
 
 @compiled
@@ -322,8 +331,8 @@ def race(
                 survival = mass_beyond(grid, level, mass, age - base) / mass.sum()
                 log_weight -= (age - base) + math.log(survival)
         step.log_weight[s] = log_weight
+        _record(spec, particles, step, s, i, j, age, node, m, age - now[s], first, second)
         now[s] = age
-        _record(spec, particles, step, s, i, j, age, node, m)
         rings = clocks.rings[s]
         if j != last:
             for k in range(m):
@@ -339,22 +348,20 @@ def race(
             u, _ = draw_beyond(grid, level, mass, (1.0 - uniforms[s, k]) * mass.sum())
             rings[i, k] = age + math.exp(u)
             rings[k, i] = rings[i, k]
-        _refresh(particles, clocks, s, i, j, m)
+        _refresh(clocks, s, i, j, m)
 
 
 @compiled
-def _refresh(
-    particles: Particles, clocks: Clocks, s: int, i: int, j: int, m: int
-) -> None:
+def _refresh(clocks: Clocks, s: int, i: int, j: int, m: int) -> None:
     """Find the first clock of each lineage after i and j became i and the last moved to j."""
     last = m - 1
-    _find_first(particles, clocks, s, i, last)
+    _find_first(clocks, s, i, last)
     for k in range(last):
         if k == i:
             continue
         partner = clocks.partner[s, k]
         if partner in (i, j):
-            _find_first(particles, clocks, s, k, last)
+            _find_first(clocks, s, k, last)
             continue
         if partner == last:
             clocks.partner[s, k] = j

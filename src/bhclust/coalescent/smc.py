@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bhclust._validation import BhclustError, FloatArray, IntArray, check_choice, check_count
+from bhclust.coalescent._loops import log_root_factor
 from bhclust.coalescent._smc_loops import (
     POST_POST,
     PRIOR_POST,
@@ -134,15 +135,17 @@ class _Sampler:
             np.tile(np.arange(n), (n_particles, 1)),
         )
         shape = (n_particles, n - 1)
-        self.histories = _Histories(np.empty(shape, np.intp), np.empty(shape, np.intp), np.empty(shape))
+        self.histories = _Histories(
+            np.empty(shape, np.intp), np.empty(shape, np.intp), np.empty(shape)
+        )
         self.log_weights = np.zeros(n_particles)
+        self.log_joints = np.full(n_particles, leaves.log_offset)
         self.log_evidence = leaves.log_offset
         self.effective_sizes: list[float] = []
         self.step = Step(
             np.empty(n_particles, np.int64),
             np.empty(n_particles, np.int64),
-            np.empty(n_particles),
-            np.zeros(n_particles),
+            *(np.zeros(n_particles) for _ in range(3)),
         )
         self.clocks: Clocks | None = None
         if method == "smc-race":
@@ -204,6 +207,7 @@ class _Sampler:
     def weigh(self) -> None:
         """Take over the weights of the last merger."""
         self.log_weights += self.step.log_weight
+        self.log_joints += self.step.log_joint
         if not np.isfinite(self.log_weights).any():
             raise BhclustError(
                 f"{self.method}: every particle has weight zero; use more particles, or "
@@ -229,7 +233,7 @@ class _Sampler:
         points = (self.rng.random() + np.arange(self.count)) / self.count
         chosen = np.minimum(np.searchsorted(np.cumsum(weights), points), self.count - 1)
         self.particles = Particles(*(array[chosen] for array in self.particles))
-        for array in (*self.histories, self.now):
+        for array in (*self.histories, self.now, self.log_joints):
             array[:] = array[chosen]
         self.log_weights = np.zeros(self.count)
         if self.clocks is not None:
@@ -240,17 +244,17 @@ class _Sampler:
     def result(self, leaf_names: Sequence[str] | None) -> TreePosterior:
         """Return the weighted trees."""
         if self.leaves.n_leaves == 1:
-            from bhclust.coalescent._loops import log_root_factor
-
-            self.log_weights += log_root_factor(
-                self.leaves.spec, self.leaves.messages[0], self.leaves.spreads[0]
-            )
+            leaves = self.leaves
+            at_root = log_root_factor(leaves.spec, leaves.messages[0], leaves.spreads[0])
+            self.log_weights += at_root
+            self.log_joints += at_root
         weights = self._absorb_weights()
         return TreePosterior.of_merges(
             self.histories.left,
             self.histories.right,
             self.histories.age,
             weights=weights,
+            log_joints=self.log_joints,
             log_evidence=self.log_evidence,
             effective_sizes=np.array(self.effective_sizes),
             leaf_names=leaf_names,

@@ -236,10 +236,15 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.input_tags.categorical = True
+        # The tag speaks for any sparse matrix, but only 0/1 and counts may be sparse: so it is
+        # set where the model was chosen for that, and not under "auto", which also takes them.
+        tags.input_tags.sparse = self._accepts_any_sparse()
         tags.input_tags.string = True
         return tags
+
+    def _accepts_any_sparse(self) -> bool:
+        given = self.model if isinstance(self.model, ClusterModel) else None
+        return given is not None and given.accepts_sparse
 
     def _make_mixing(self) -> Mixing:
         owner = type(self).__name__
@@ -256,8 +261,17 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             table = read_table(X, kinds=self.column_kinds)
         else:
             table = read_table(X, kinds=self._given_model().column_kinds)
-        validate_data(self, X, skip_check_array=True)
+        self._check_columns(X, reset=True)
         return table
+
+    def _check_columns(self, X: Any, *, reset: bool) -> None:
+        """Take over, or compare, number and names of the columns as scikit-learn does."""
+        if isinstance(X, Mapping):  # columns by name; the schema compares them
+            if reset:
+                self.n_features_in_ = len(X)
+                self.feature_names_in_ = np.array(list(X), dtype=object)
+        elif getattr(X, "ndim", 2) == 2:  # anything else is refused by the table's reader
+            validate_data(self, X, reset=reset, skip_check_array=True)
 
     def _given_model(self) -> ClusterModel:
         if isinstance(self.model, ClusterModel):
@@ -271,7 +285,7 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _encode(self, X: Any) -> Any:
         check_is_fitted(self)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        self._check_columns(X, reset=False)
         values = self.schema_.encode(X, owner=type(self).__name__)
         return values if self.model_.accepts_sparse else _dense(values)
 

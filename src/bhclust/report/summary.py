@@ -94,7 +94,9 @@ def _cluster(
     inside = np.asarray(estimator.labels_) == label
     position = {column.name: j for j, column in enumerate(table.columns)}
     features = []
-    for record in estimator.explain_cluster(label, top=top):
+    # A single cluster has nothing to be told apart from.
+    records = estimator.explain_cluster(label, top=top) if estimator.n_clusters_ > 1 else []
+    for record in records:
         # A feature that speaks against the cluster does not tell it apart.
         if record.log_bayes_factor <= 0:
             continue
