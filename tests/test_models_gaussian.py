@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -157,6 +159,13 @@ def test_a_large_offset_loses_nothing(kind, seed, offset):
         rtol=1e-9,
         atol=1e-9,
     )
+
+
+def test_column_means_are_exact_to_the_last_digits():
+    X = 1e8 + np.random.default_rng(0).random((50_000, 2))
+    expected = [math.fsum(column) / len(X) for column in X.T]
+    model = DiagonalGaussian().resolve(X)
+    assert np.abs(model.mean - expected).max() <= np.spacing(1e8)
 
 
 @pytest.mark.parametrize("model", [DiagonalGaussian(), Gaussian()])

@@ -214,7 +214,7 @@ class Brownian(Process):
         mean = moments.mean * np.sqrt(self._scale) + self._mean
         return EntryMoments(mean, moments.variance * self._scale)
 
-    def _log_scales(self) -> FloatArray:
+    def log_scales(self) -> FloatArray:
         """Half the log determinant of Λ, split over columns."""
         if self.structure == "full":
             return np.asarray(np.log(np.diag(np.linalg.cholesky(self.matrix))))
@@ -224,7 +224,7 @@ class Brownian(Process):
         counts = (~np.isnan(X)).sum(axis=0)
         if self._root_variance() == np.inf:
             counts = np.maximum(counts - 1, 0)
-        return -float(counts @ self._log_scales())
+        return -float(counts @ self.log_scales())
 
     # -- messages --------------------------------------------------------------------------------
 
