@@ -125,6 +125,16 @@ class MissingPredictive(Poisson):
         return super().log_predictive(stats, np.nan_to_num(np.asarray(X, dtype=float)))
 
 
+class IgnoresWeight(Poisson):
+    def resolve(self, X, weight=None):
+        return super().resolve(X)
+
+
+class KnowsNoWeight(Poisson):
+    def resolve(self, X):
+        return super().resolve(X)
+
+
 @pytest.mark.parametrize(
     ("model", "law"),
     [
@@ -143,6 +153,8 @@ class MissingPredictive(Poisson):
         (MissingName(), "'gradient': it must have the names"),
         (MissingCounts(), "'missing entries add nothing': log f of a missing row"),
         (MissingPredictive(), "'missing entries add nothing': log_predictive"),
+        (IgnoresWeight(), "'weight = copies': log f under the defaults"),
+        (KnowsNoWeight(), r"method `resolve\(X, weight=None\)`"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, ClusterModel) else "",
 )

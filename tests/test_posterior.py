@@ -174,7 +174,9 @@ def test_predictive_density_integrates_to_one(mixing, rose):
     tree = agglomerate(model, model.suffstats(X), mixing, rose=rose).tree
 
     def density(x: float) -> float:
-        return float(np.exp(posterior.log_predictive_density(tree, model, mixing, np.array([[x]]))[0]))
+        return float(
+            np.exp(posterior.log_predictive_density(tree, model, mixing, np.array([[x]]))[0])
+        )
 
     total = sum(
         integrate.quad(density, a, b, limit=200)[0]

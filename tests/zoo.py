@@ -40,7 +40,10 @@ def _clustered(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
 def make_case(name: str, n: int, rng: np.random.Generator, missing: float = 0.0) -> Case:
     """Return a random data set for one model; ``missing`` is the share of holes."""
     builders: dict[str, Any] = {
-        "bernoulli": lambda: (Bernoulli(a=0.6, b=0.9), _with_holes(_binary(n, 6, rng), rng, missing)),
+        "bernoulli": lambda: (
+            Bernoulli(a=0.6, b=0.9),
+            _with_holes(_binary(n, 6, rng), rng, missing),
+        ),
         "categorical": lambda: (
             Categorical(concentration=0.7, n_categories=(3, 2, 4)),
             _with_holes(rng.integers(0, [3, 2, 4], size=(n, 3)), rng, missing),

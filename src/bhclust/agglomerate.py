@@ -10,12 +10,13 @@ The result is the tree of the plain O(n³) search.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from bhclust._validation import FloatArray, IntArray
+from bhclust._kernels.engine import CompiledEngine, make_parts, n_slots_for
+from bhclust._validation import BhclustError, FloatArray, IntArray, check_choice
 from bhclust.frontier import (
     Frontier,
     Operation,
@@ -29,6 +30,7 @@ from bhclust.models.base import ClusterModel
 from bhclust.tree import Tree
 
 Progress = Callable[[int, int], None]
+EngineName = Literal["auto", "numpy", "compiled"]
 
 # Unions are formed in blocks of about this many numbers, so that temporaries stay in the cache.
 _BLOCK_NUMBERS = 1 << 17
@@ -78,11 +80,11 @@ class Engine(Protocol):
     def best(self, frontier: Frontier) -> int:
         """Return the live cluster with the best score or bound, the lowest id on ties."""
 
-    def log_f_union(self, i: int, j: int) -> float:
-        """Return ``log f`` of the union of two live clusters."""
+    def choose(self, frontier: Frontier, i: int, j: int) -> tuple[float, Operation]:
+        """Return ``log f`` of the union of clusters i < j and the best way to merge them."""
 
-    def merge(self, i: int, j: int, k: int) -> None:
-        """Store the statistics of i ∪ j as those of k."""
+    def merge(self, frontier: Frontier, i: int, j: int, operation: Operation, log_f: float) -> int:
+        """Replace the pair just chosen by its merger in frontier and statistics; return its id."""
 
 
 def agglomerate(
@@ -92,6 +94,7 @@ def agglomerate(
     *,
     rose: bool = False,
     weight: FloatArray | None = None,
+    engine: EngineName = "auto",
     progress: Progress | None = None,
     leaf_names: tuple[str, ...] | None = None,
 ) -> Agglomeration:
@@ -110,6 +113,9 @@ def agglomerate(
         likelihood ratio; otherwise binary merges ranked by the posterior odds.
     weight : array of shape (n,), optional
         Multiplicities of the items; ones by default.
+    engine : {"auto", "numpy", "compiled"}
+        What computes the scores. The compiled engine serves the library's own models with unit
+        weights; ``"auto"`` takes it where it can. Both give the same tree.
     progress : callable, optional
         Called with (merges done, merges in all).
     leaf_names : tuple of str, optional
@@ -133,18 +139,40 @@ def agglomerate(
     """
     n = len(leaf_stats)
     weight = np.ones(n) if weight is None else weight
-    engine: Engine = NumpyEngine(model, leaf_stats, rose=rose)
     frontier = Frontier(model.log_marginal(leaf_stats), weight, mixing)
-    merges, n_rescans = _search(engine, frontier, rose=rose, progress=progress)
-    info = SearchInfo(engine.name, engine.n_pairs, n_rescans)
-    del engine, frontier  # the tree's own statistics take their place
+    worker = _make_engine(engine, model, leaf_stats, frontier, rose=rose)
+    merges, n_rescans = _search(worker, frontier, progress=progress)
+    info = SearchInfo(worker.name, worker.n_pairs, n_rescans)
+    del worker, frontier  # the tree's own statistics take their place
     parent = _assemble(n, merges)
     tree = score_tree(parent, model, leaf_stats, mixing, weight=weight, leaf_names=leaf_names)
     return Agglomeration(tree, info)
 
 
+def _make_engine(
+    name: EngineName,
+    model: ClusterModel,
+    leaf_stats: FloatArray,
+    frontier: Frontier,
+    *,
+    rose: bool,
+) -> Engine:
+    check_choice(name, ("auto", "numpy", "compiled"), name="engine", owner="agglomerate")
+    n = frontier.n_leaves
+    if name != "numpy" and bool((frontier.weight[:n] == 1).all()):
+        parts = make_parts(model, leaf_stats, n_slots_for(n))
+        if parts is not None:
+            return CompiledEngine(parts, frontier, rose=rose)
+    if name == "compiled":
+        raise BhclustError(
+            f"engine='compiled' has no kernels for {type(model).__name__} with these weights; "
+            "use engine='auto' or 'numpy'."
+        )
+    return NumpyEngine(model, leaf_stats, rose=rose)
+
+
 def _search(
-    engine: Engine, frontier: Frontier, *, rose: bool, progress: Progress | None
+    engine: Engine, frontier: Frontier, *, progress: Progress | None
 ) -> tuple[list[Merge], int]:
     """Return the merges in order and the number of rescans."""
     n = frontier.n_leaves
@@ -159,10 +187,8 @@ def _search(
             n_rescans += 1
             continue
         j = int(frontier.best_partner[i])
-        log_f = engine.log_f_union(i, j)
-        operation = best_operation(frontier, i, j, log_f) if rose else Operation.JOIN
-        k = frontier.merge(i, j, operation, log_f)
-        engine.merge(i, j, k)
+        log_f, operation = engine.choose(frontier, i, j)
+        k = engine.merge(frontier, i, j, operation, log_f)
         engine.offer(frontier, k, i, j)
         merges.append(Merge(i, j, operation))
         if progress is not None:
@@ -182,14 +208,16 @@ class NumpyEngine:
         self._stats = np.empty((2 * n - 1, n_stats))
         self._stats[:n] = leaf_stats
         self._block = max(1, _BLOCK_NUMBERS // max(1, n_stats))
+        self._rose = rose
         self._scores = ratio_scores if rose else odds_scores
+        self._live = np.arange(n)
 
     def start(self, frontier: Frontier) -> None:
         for i in range(frontier.n_leaves - 1):
             self.rescan(frontier, i)
 
     def rescan(self, frontier: Frontier, i: int) -> None:
-        others = frontier.live[np.searchsorted(frontier.live, i, side="right") :]
+        others = self._live[np.searchsorted(self._live, i, side="right") :]
         frontier.stale[i] = False
         if not len(others):
             frontier.best_score[i] = frontier.best_tiebreak[i] = -np.inf
@@ -201,7 +229,7 @@ class NumpyEngine:
         frontier.best_partner[i] = others[position]
 
     def offer(self, frontier: Frontier, k: int, i: int, j: int) -> None:
-        others = frontier.live[:-1]
+        others = self._live[:-1]
         if not len(others):
             return
         score, tiebreak = self._pair_scores(frontier, k, others)
@@ -217,15 +245,21 @@ class NumpyEngine:
         frontier.stale[won] = False
 
     def best(self, frontier: Frontier) -> int:
-        live = frontier.live
+        live = self._live
         return int(live[_first_best(frontier.best_score[live], frontier.best_tiebreak[live])])
 
-    def log_f_union(self, i: int, j: int) -> float:
-        union = self._model.merge(self._stats[i : i + 1], self._stats[j : j + 1])
-        return float(self._model.log_marginal(union)[0])
+    def choose(self, frontier: Frontier, i: int, j: int) -> tuple[float, Operation]:
+        log_f = float(self._model.log_marginal(self._union(i, j))[0])
+        return log_f, best_operation(frontier, i, j, log_f) if self._rose else Operation.JOIN
 
-    def merge(self, i: int, j: int, k: int) -> None:
-        self._stats[k] = self._model.merge(self._stats[i : i + 1], self._stats[j : j + 1])[0]
+    def merge(self, frontier: Frontier, i: int, j: int, operation: Operation, log_f: float) -> int:
+        k = frontier.merge(i, j, operation, log_f)
+        self._stats[k] = self._union(i, j)[0]
+        self._live = np.append(self._live[(self._live != i) & (self._live != j)], k)
+        return k
+
+    def _union(self, i: int, j: int) -> FloatArray:
+        return self._model.merge(self._stats[i : i + 1], self._stats[j : j + 1])
 
     def _pair_scores(self, frontier: Frontier, i: int, others: IntArray) -> PairScores:
         self.n_pairs += len(others)
@@ -338,7 +372,9 @@ def node_stats(tree: Tree, model: ClusterModel, leaf_stats: FloatArray) -> Float
         stats[nodes] = stats[tree.child_index[tree.child_ptr[nodes]]]
         for c in range(1, int(n_children[nodes].max())):
             nodes = nodes[n_children[nodes] > c]
-            stats[nodes] = model.merge(stats[nodes], stats[tree.child_index[tree.child_ptr[nodes] + c]])
+            stats[nodes] = model.merge(
+                stats[nodes], stats[tree.child_index[tree.child_ptr[nodes] + c]]
+            )
     return stats
 
 
@@ -347,9 +383,7 @@ class _Upward(NamedTuple):
     log_odds: FloatArray
 
 
-def _upward(
-    tree: Tree, leaf: FloatArray, one: FloatArray, log_split: FloatArray
-) -> _Upward:
+def _upward(tree: Tree, leaf: FloatArray, one: FloatArray, log_split: FloatArray) -> _Upward:
     """Run ``value = logaddexp(one, log_split + Σ_children value)`` from the leaves to the roots."""
     n = tree.n_leaves
     value = np.concatenate([leaf, one])

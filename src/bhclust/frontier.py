@@ -39,69 +39,86 @@ class PairScores(NamedTuple):
     tiebreak: FloatArray
 
 
+class Field(IntEnum):
+    """Rows of `Frontier.values`, so that compiled code can take all of them as one array."""
+
+    WEIGHT = 0  # items with multiplicity
+    LOG_MASS = 1  # A = log d + log p
+    LOG_D = 2
+    LOG_EVIDENCE = 3  # log p
+    LOG_1M_R = 4  # complement of the posterior probability of one cluster
+    LOG_1M_PI = 5  # complement of its prior probability
+    N_CHILDREN = 6
+    CHILD_MASS = 7  # sum over the children of the root of A
+    CHILD_LOG_D = 8  # and of log d
+    BEST_SCORE = 9  # best known partner among higher ids, or a bound on it
+    BEST_TIEBREAK = 10
+    NEEDED_GAIN = 11  # compiled engine: a partner with a smaller gain cannot be better
+
+
 class Frontier:
     """State of the live clusters: everything that a merge score needs besides ``log f``.
 
     Attributes
     ----------
-    live : IntArray
-        Ids of the live clusters in increasing order.
-    weight, log_f, log_mass, log_d, log_evidence : FloatArray
-        Items with multiplicity, ``log f``, ``A = log d + log p``, ``log d`` and ``log p``.
-    log_r, log_1m_r, log_1m_pi : FloatArray
-        Posterior probability of one cluster, its complement, and the prior complement.
-    n_children, child_mass, child_log_d
-        Number of children of the root and the sums of their ``A`` and ``log d``.
-    best_score, best_tiebreak, best_partner, stale
-        Best known partner among higher ids. A stale entry's partner is gone; its score stays as an
-        upper bound on what the remaining partners can reach.
+    values : array of shape (len(Field), n_nodes)
+        One row a `Field`; the rows are also attributes (``weight``, ``log_mass``, …).
+    best_partner : IntArray
+        The partner behind ``best_score``.
+    stale : array of bool
+        Whether that partner is gone; the score then is an upper bound on what the remaining
+        partners can reach.
     """
 
     def __init__(self, log_f: FloatArray, weight: FloatArray, mixing: Mixing) -> None:
         n = len(log_f)
-        n_nodes = 2 * n - 1
         self.mixing = mixing
         self.n_leaves = n
         self.next_id = n
-        self.live: IntArray = np.arange(n)
+        self.values = np.zeros((len(Field), 2 * n - 1))
+        (
+            self.weight,
+            self.log_mass,
+            self.log_d,
+            self.log_evidence,
+            self.log_1m_r,
+            self.log_1m_pi,
+            self.n_children,
+            self.child_mass,
+            self.child_log_d,
+            self.best_score,
+            self.best_tiebreak,
+            self.needed_gain,
+        ) = self.values
         log_leaf = mixing.log_leaf(weight)
-        self.weight = _extended(weight, n_nodes)
-        self.log_f = _extended(log_f, n_nodes)
-        self.log_mass = _extended(log_leaf + log_f, n_nodes)
-        self.log_d = _extended(log_leaf, n_nodes)
-        self.log_evidence = _extended(log_f, n_nodes)
-        self.log_r = np.zeros(n_nodes)
-        self.log_1m_r = np.full(n_nodes, -np.inf)
-        self.log_1m_pi = np.full(n_nodes, -np.inf)
-        self.n_children = np.zeros(n_nodes, dtype=np.int64)
-        self.child_mass = np.zeros(n_nodes)
-        self.child_log_d = np.zeros(n_nodes)
-        self.best_score = np.full(n_nodes, -np.inf)
-        self.best_tiebreak = np.full(n_nodes, -np.inf)
-        self.best_partner = np.full(n_nodes, -1, dtype=np.intp)
-        self.stale = np.zeros(n_nodes, dtype=np.bool_)
+        self.weight[:n] = weight
+        self.log_mass[:n] = log_leaf + log_f
+        self.log_d[:n] = log_leaf if mixing.has_normaliser else 0.0
+        self.log_evidence[:n] = log_f if mixing.has_normaliser else self.log_mass[:n]
+        # A leaf is one cluster for certain.
+        self.log_1m_r[:] = self.log_1m_pi[:] = -np.inf
+        self.best_score[:] = self.best_tiebreak[:] = self.needed_gain[:] = -np.inf
+        self.best_partner = np.full(2 * n - 1, -1, dtype=np.intp)
+        self.stale = np.zeros(2 * n - 1, dtype=np.bool_)
 
     def merge(self, i: int, j: int, operation: Operation, log_f: float) -> int:
         """Replace clusters i < j by their merger and return its id."""
         k = self.next_id
         self.next_id += 1
         parts = _new_children(self, i, j, operation)
-        self.weight[k] = self.weight[i] + self.weight[j]
-        one = float(self.mixing.log_one(self.weight[k], parts.n_children)) + log_f
+        weight = float(self.weight[i] + self.weight[j])
+        one = float(self.mixing.log_one(weight, parts.n_children)) + log_f
         split = float(self.mixing.log_split(parts.n_children))
-        prior = self.mixing.log_weights(self.weight[k], parts.n_children, parts.log_d)
-        log_odds = one - (split + parts.mass)
-        self.log_f[k] = log_f
+        prior = self.mixing.log_weights(weight, parts.n_children, parts.log_d)
+        self.weight[k] = weight
         self.log_mass[k] = np.logaddexp(one, split + parts.mass)
         self.log_d[k] = prior.log_d if self.mixing.has_normaliser else 0.0
         self.log_evidence[k] = self.log_mass[k] - self.log_d[k]
-        self.log_r[k] = -np.logaddexp(0.0, -log_odds)
-        self.log_1m_r[k] = -np.logaddexp(0.0, log_odds)
+        self.log_1m_r[k] = -np.logaddexp(0.0, one - (split + parts.mass))
         self.log_1m_pi[k] = prior.log_1m_pi
         self.n_children[k] = parts.n_children
         self.child_mass[k] = parts.mass
         self.child_log_d[k] = parts.log_d
-        self.live = np.append(self.live[(self.live != i) & (self.live != j)], k)
         return k
 
 
@@ -130,12 +147,6 @@ def _new_children(frontier: Frontier, i: int, j: int, operation: Operation) -> _
     return _Children(
         left.n_children + right.n_children, left.mass + right.mass, left.log_d + right.log_d
     )
-
-
-def _extended(values: FloatArray, length: int) -> FloatArray:
-    out = np.zeros(length)
-    out[: len(values)] = values
-    return out
 
 
 def odds_scores(frontier: Frontier, i: int, others: IntArray, log_f: FloatArray) -> PairScores:
@@ -199,9 +210,7 @@ def _best_operations(frontier: Frontier, i: int, others: IntArray, gain: FloatAr
         lead = _lead(challenger, terms, gain)
         # On an exact tie the simpler tree wins: collapse, then absorb, then join. Absorbing
         # either way gives equally simple trees; there the lower id keeps its root.
-        wins_ties = (
-            chosen == Operation.JOIN if operation is Operation.ABSORB_LEFT else np.True_
-        )
+        wins_ties = chosen == Operation.JOIN if operation is Operation.ABSORB_LEFT else np.True_
         better = (lead > 0) | ((lead == 0) & wins_ties)
         if opened.right:
             better &= right_open
@@ -224,7 +233,8 @@ def _lead(a: _RatioTerms, b: _RatioTerms, gain: FloatArray) -> FloatArray:
         sign_b, log_b = _signed_difference(a.log_q + a.log_1m_rho, b.log_q + b.log_1m_rho, gap)
         excess = np.round((log_p + gain - log_b) / _ODDS_GRID)
     # Exact ties are real: an empty row (all missing) is absorbed or joined at the same ratio.
-    return np.where(excess > 0, sign_p, np.where(excess < 0, sign_b, sign_p + sign_b))
+    lead = np.where(excess > 0, sign_p, np.where(excess < 0, sign_b, sign_p + sign_b))
+    return np.asarray(lead)
 
 
 def _signed_difference(

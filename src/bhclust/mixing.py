@@ -47,8 +47,15 @@ class Mixing(ABC):
         """Return the log weight of splitting into the children."""
 
     def log_leaf(self, weight: npt.ArrayLike) -> FloatArray:
-        """Return the log weight of a leaf, which is always one cluster."""
-        return np.zeros(np.shape(weight))
+        """Return the log weight of a leaf, which is always one cluster.
+
+        A leaf of weight w stands for w copies that always share a cluster: it has the weight of
+        one cluster at a node with w children, of which a fraction counts as one more. A single
+        item could not be anything but one cluster, and has log weight 0.
+        """
+        items = np.asarray(weight, dtype=np.float64)
+        copies = np.maximum(np.ceil(items), 2.0)
+        return np.where(items > 1, self.log_one(items, copies), 0.0)
 
     def log_new_cluster(self, total_weight: float) -> float:
         """Return the log prior probability that the next item opens a new cluster."""

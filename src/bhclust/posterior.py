@@ -75,7 +75,9 @@ def n_clusters_distribution(tree: Tree) -> FloatArray:
         if above < 0:
             whole = _product(whole, polynomial)
         else:
-            pending[above] = _product(pending[above], polynomial) if above in pending else polynomial
+            pending[above] = (
+                _product(pending[above], polynomial) if above in pending else polynomial
+            )
     out = np.zeros(tree.n_leaves + 1)
     out[whole.lowest : whole.lowest + len(whole.coefficients)] = whole.coefficients
     return out
@@ -285,9 +287,7 @@ def log_joint_components(
     return out, components
 
 
-def log_predictive_density(
-    tree: Tree, model: ClusterModel, mixing: Mixing, X: Any
-) -> FloatArray:
+def log_predictive_density(tree: Tree, model: ClusterModel, mixing: Mixing, X: Any) -> FloatArray:
     """Return the log predictive density of each new row."""
     parts = [
         logsumexp(log_joint_components(tree, model, mixing, block)[0], axis=1)

@@ -24,9 +24,7 @@ from bhclust._validation import BhclustError, FloatArray
 from bhclust.models.base import Column, Kind
 
 KINDS: tuple[Kind, ...] = ("binary", "categorical", "count", "real")
-KindSpec = (
-    Kind | Mapping[str | int, Kind] | Callable[[Sequence[str]], Sequence[Kind]] | None
-)
+KindSpec = Kind | Mapping[str | int, Kind] | Callable[[Sequence[str]], Sequence[Kind]] | None
 
 # Containers that are not data frames; frames are marked by narwhals' name of their library.
 ARRAY = "array"

@@ -39,7 +39,7 @@ def shared_time(tree):
 
 def brownian_log_density(tree, X, covariance, root_mean, root_variance, leaf_variance):
     """Density of the observed entries as one multivariate normal over all of them."""
-    n, d = X.shape
+    n = len(X)
     rows = shared_time(tree) + root_variance + leaf_variance * np.eye(n)
     big = np.kron(rows, covariance)
     values = (X - root_mean).ravel()
@@ -64,7 +64,7 @@ def contrast_log_density(tree, X, covariance):
 
 def brownian_conditional(tree, X, covariance, root_mean, root_variance, i, d):
     """Mean and variance of one missing entry given all observed ones, by dense conditioning."""
-    n, width = X.shape
+    width = X.shape[1]
     big = np.kron(shared_time(tree) + root_variance, covariance)
     values = (X - root_mean).ravel()
     seen = ~np.isnan(values)
@@ -171,9 +171,7 @@ def naive_rate1(leaves_mean, leaf_variance=0.0):
     Returns the merges as (set of leaves, age), in order.
     """
     n, width = leaves_mean.shape
-    live = {
-        i: (frozenset([i]), leaves_mean[i], leaf_variance, 0.0) for i in range(n)
-    }
+    live = {i: (frozenset([i]), leaves_mean[i], leaf_variance, 0.0) for i in range(n)}
     merges = []
     for node in range(n, 2 * n - 1):
         best = None
@@ -196,4 +194,75 @@ def naive_rate1(leaves_mean, leaf_variance=0.0):
             y = (s_b * y_a + s_a * y_b) / (s_a + s_b)
         live[node] = (set_a | set_b, y, v, age)
         merges.append((set_a | set_b, age))
+    return merges
+
+
+def site_pair_log_z(left, right, rates, equilibrium, gap):
+    """Log Z of two messages whose branches together have the length ``gap``."""
+    total = 0.0
+    for m_l, m_r, rate, q in zip(left, right, rates, equilibrium, strict=True):
+        total += math.log(1 - math.exp(-rate * gap) * (1 - float((q * m_l * m_r).sum())))
+    return total
+
+
+def best_on_grid(function, top):
+    """Maximise over [0, top] by a fine grid and a bounded polish."""
+    grid = np.concatenate([[0.0], np.geomspace(1e-7 * top, top, 3000)])
+    with np.errstate(divide="ignore"):
+        values = [function(x) for x in grid]
+    best = int(np.argmax(values))
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    polished = minimize_scalar(
+        lambda x: -function(x), bounds=(low, high), method="bounded", options={"xatol": 1e-12}
+    )
+    return polished.x if -polished.fun > values[0] else 0.0
+
+
+def naive_mutation_greedy(codes, rates, equilibrium, method):
+    """The three greedy searches on sites by their definitions; merges as (leaves, age)."""
+    n, d = codes.shape
+
+    def leaf(i):
+        message = []
+        for j in range(d):
+            q = equilibrium[j]
+            message.append(np.ones(len(q)) if codes[i, j] < 0 else np.eye(len(q))[codes[i, j]] / q)
+        return frozenset([i]), message, 0.0
+
+    live = {i: leaf(i) for i in range(n)}
+    now, merges = 0.0, []
+    for node in range(n, 2 * n - 1):
+        m = len(live)
+        rate = 1.0 if method == "greedy-rate1" else m * (m - 1) / 2
+        best = None
+        for a, b in itertools.combinations(sorted(live), 2):
+            _, m_a, t_a = live[a]
+            _, m_b, t_b = live[b]
+            base = max(t_a, t_b) if method == "greedy-rate1" else now
+
+            def log_z(x, m_a=m_a, m_b=m_b, gap=2 * base - t_a - t_b):
+                try:
+                    return site_pair_log_z(m_a, m_b, rates, equilibrium, gap + 2 * x)
+                except ValueError:
+                    return -np.inf
+
+            x = best_on_grid(lambda x, f=log_z, rate=rate: f(x) - rate * x, 4.0 * d)
+            key = {
+                "greedy-rate1": (round(base + x, 7), -round(log_z(x), 6)),
+                "greedy-minduration": (round(x, 7), -round(log_z(x), 6)),
+                "greedy-maxprob": (round(rate * x - log_z(x), 6),),
+            }[method]
+            if best is None or key < best[0]:
+                best = (key, a, b, base + x)
+        _, a, b, now = best
+        set_a, m_a, t_a = live.pop(a)
+        set_b, m_b, t_b = live.pop(b)
+        joined = []
+        for j in range(d):
+            value = (1 - math.exp(-rates[j] * (now - t_a)) * (1 - m_a[j])) * (
+                1 - math.exp(-rates[j] * (now - t_b)) * (1 - m_b[j])
+            )
+            joined.append(value / (equilibrium[j] * value).sum())
+        live[node] = (set_a | set_b, joined, now)
+        merges.append((set_a | set_b, now))
     return merges

@@ -27,9 +27,7 @@ from bhclust.models import (
 def exact_f(model: ClusterModel, X: np.ndarray) -> Any:
     """Return f of the rows of ``X`` as one cluster."""
     if isinstance(model, Mixed):
-        return mpmath.fprod(
-            exact_f(part, X[:, list(columns)]) for part, columns in model.parts
-        )
+        return mpmath.fprod(exact_f(part, X[:, list(columns)]) for part, columns in model.parts)
     return _EXACT[type(model)](model, X)
 
 

@@ -25,7 +25,7 @@ from bhclust._validation import FloatArray
 COMPLETE, PARTIAL, SITES = 0, 1, 2
 
 #: segments of a proposal on either side of its mode
-HALF = 10
+HALF = 12
 SEGMENTS = 2 * HALF
 
 # How far the log density may fall from its mode to the ends of a proposal's grid: what lies
@@ -407,10 +407,9 @@ def build_proposal(
     left = _reach(spec, rate, first, second, count, mode, peak, -min(width, 3.0))
     right = _reach(spec, rate, first, second, count, mode, peak, min(width, 3.0))
     for i in range(SEGMENTS + 1):
-        if i <= HALF:
-            grid[i] = left + (mode - left) * i / HALF
-        else:
-            grid[i] = mode + (right - mode) * (i - HALF) / HALF
+        # Closer together near the mode, where the density bends and most of its mass is.
+        share = (abs(i - HALF) / HALF) ** 1.5
+        grid[i] = mode + share * ((left if i < HALF else right) - mode)
         level[i] = _log_target(spec, rate, first, second, count, grid[i]) - peak
     level[SEGMENTS + 1] = peak
     total = 0.0

@@ -58,15 +58,17 @@ def cut_by_number(tree: Tree, n_clusters: int) -> IntArray:
 
 
 def labels_of_tops(tree: Tree, tops: IntArray) -> IntArray:
-    """Return the cluster of each leaf, numbered in the order of their first leaves."""
+    """Return the cluster of each leaf; 0 is the largest, ties go to the first leaf."""
     of_node = np.full(tree.n_nodes, -1, dtype=np.intp)
     of_node[tops] = tops
     for node in range(tree.n_nodes - 1, -1, -1):
         if of_node[node] < 0 and tree.parent[node] >= 0:
             of_node[node] = of_node[tree.parent[node]]
-    _, first, inverse = np.unique(of_node[: tree.n_leaves], return_index=True, return_inverse=True)
+    _, first, inverse, counts = np.unique(
+        of_node[: tree.n_leaves], return_index=True, return_inverse=True, return_counts=True
+    )
     rank = np.empty(len(first), dtype=np.intp)
-    rank[np.argsort(first)] = np.arange(len(first))
+    rank[np.lexsort((first, -counts))] = np.arange(len(first))
     return rank[inverse]
 
 

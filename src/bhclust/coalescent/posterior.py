@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,45 @@ class Clade(NamedTuple):
     age: float
 
 
+class _TreesOfMerges(Sequence[Tree]):
+    """Trees made of mergers when they are asked for, for a particle is often only a number."""
+
+    def __init__(
+        self,
+        left: IntArray,
+        right: IntArray,
+        age: FloatArray,
+        leaf_names: Sequence[str] | None,
+    ) -> None:
+        self._merges = [Merges(*row) for row in zip(left, right, age, strict=True)]
+        self._leaf_names = leaf_names
+        self._made: dict[int, Tree] = {}
+
+    def __len__(self) -> int:
+        return len(self._merges)
+
+    @overload
+    def __getitem__(self, index: int) -> Tree: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Tree]: ...
+
+    def __getitem__(self, index: int | slice) -> Tree | Sequence[Tree]:
+        if isinstance(index, slice):
+            return [self[k] for k in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        if place not in self._made:
+            self._made[place] = tree_of_merges(self._merges[place], self._leaf_names)
+        return self._made[place]
+
+
 @dataclass(frozen=True, eq=False)
 class TreePosterior:
     """Trees with weights that add up to one.
 
     Attributes
     ----------
-    trees : tuple of Tree
+    trees : sequence of Tree
         Binary trees over the same leaves, heights are ages.
     weights : array, shape (n_trees,)
     log_joints : array, shape (n_trees,)
@@ -52,7 +84,7 @@ class TreePosterior:
     <Tree: 4 leaves, 7 nodes, binary, height ...>
     """
 
-    trees: tuple[Tree, ...]
+    trees: Sequence[Tree]
     weights: FloatArray
     log_joints: FloatArray
     log_evidence: float
@@ -72,9 +104,7 @@ class TreePosterior:
         leaf_names: Sequence[str] | None = None,
     ) -> TreePosterior:
         """Build the trees from mergers, one row a tree."""
-        trees = tuple(
-            tree_of_merges(Merges(*row), leaf_names) for row in zip(left, right, age, strict=True)
-        )
+        trees = _TreesOfMerges(left, right, age, leaf_names)
         return cls(trees, weights, log_joints, log_evidence, effective_sizes)
 
     def __len__(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +25,10 @@ from bhclust.coalescent.mutation import Mutation
 from bhclust.coalescent.processes import EntryMoments, Process
 from bhclust.tree import Tree
 
-# Quadrature: nodes in a panel, and the least share of the mass of a panel of several mergers.
-_ORDER = 8
+# Quadrature: nodes in a panel, the least mass of a panel of several mergers, the most of any.
+_ORDER = 6
 _MIN_MASS = 1 / 128
+_MAX_MASS = 1 / 12
 
 # Scores of items at points held in memory together.
 _BLOCK = 2_000_000
@@ -66,7 +68,7 @@ def attachment_points(tree: Tree, order: int = _ORDER) -> Attachments:
     nodes, weights = np.polynomial.legendre.leggauss(order)
     branches, ages, log_weights = [], [], []
     edges = _panel_edges(np.exp(-hazard))
-    for high, low in zip(edges[:-1], edges[1:], strict=True):
+    for high, low in pairwise(edges):
         if high <= low:
             continue
         for node, weight in zip(nodes, weights, strict=True):
@@ -84,12 +86,23 @@ def attachment_points(tree: Tree, order: int = _ORDER) -> Attachments:
 
 
 def _panel_edges(survival: FloatArray) -> list[float]:
-    """Return where panels begin and end: at mergers, but not at every one of many."""
+    """Return where panels begin and end: at mergers, but not at every one of many.
+
+    Wide panels are split. Both ends are approached in powers of ten, because the density changes
+    fast where an item hangs right above a leaf, and slowly but without end above the root.
+    """
     edges = [1.0]
     for value in survival[1:-1]:
         if edges[-1] - value >= _MIN_MASS:
             edges.append(float(value))
-    return [*edges, float(survival[-1]), 0.0] if len(survival) > 1 else [1.0, 0.0]
+    root = float(survival[-1])
+    edges += [1 - 10.0**-power for power in (4, 3, 2)]
+    edges += [root, *(root * 10.0**-power for power in (1, 2, 3, 4)), 0.0]
+    out = sorted({edge for edge in edges if edge <= 1.0}, reverse=True)
+    wide = [
+        np.linspace(high, low, int((high - low) / _MAX_MASS) + 2)[1:] for high, low in pairwise(out)
+    ]
+    return [1.0, *np.concatenate(wide).tolist()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,18 +140,17 @@ class Predictor:
         return attachment_points(self.tree)
 
     @cached_property
-    def _tables(self) -> tuple[Any, ...]:
+    def _tables(self) -> list[Any]:
         """What the compiled loops read of the tree."""
         messages = self.process.messages(self.tree, self.X)
-        place = (self.tree.parent, self.tree.height)
+        place = [self.tree.parent, self.tree.height]
         if isinstance(self.process, Brownian):
-            return (
-                *place, messages.mean, messages.variance, messages.down_mean,
-                messages.down_precision, float(self.process.leaf_variance or 0.0),
-            )  # fmt: skip
+            upwards = [messages.mean, messages.variance]
+            downwards = [messages.down_mean, messages.down_precision]
+            return [*place, *upwards, *downwards, float(self.process.leaf_variance or 0.0)]
         if isinstance(self.process, Mutation):
-            sites = (self.process.rates, self.process.flat_equilibrium, self.process.offsets)
-            return (*place, *sites, messages.up, messages.down)
+            sites = [self.process.rates, self.process.flat_equilibrium, self.process.offsets]
+            return [*place, *sites, messages.up, messages.down]
         raise BhclustError(
             f"Predictor takes a Brownian or a Mutation process, got {type(self.process).__name__}."
         )
@@ -151,11 +163,11 @@ class Predictor:
             scores = np.empty((rows.stop - start, len(self.points.branch)))
             if isinstance(self.process, Brownian):
                 items = self.process.whiten(X[rows])
-                loops.gaussian_scores(*self._tables, *self.points, items, scores)
+                loops.gaussian_scores(*[*self._tables, *self.points, items, scores])
             else:
                 assert isinstance(self.process, Mutation)
                 codes = self.process.codes(X[rows])
-                loops.sites_scores(*self._tables, *self.points, codes, scores)
+                loops.sites_scores(*[*self._tables, *self.points, codes, scores])
             yield rows, scores
 
     def _shares(self, X: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
@@ -202,9 +214,8 @@ class Predictor:
         first = np.zeros((len(X), self.X.shape[1]))
         second = np.zeros_like(first)
         for rows, shares in self._shares(X):
-            loops.gaussian_moments(
-                *self._tables, *self.points[:2], shares, first[rows], second[rows]
-            )
+            sums = [first[rows], second[rows]]
+            loops.gaussian_moments(*[*self._tables, *self.points[:2], shares, *sums])
         return self.process.unwhiten(EntryMoments(first, second - first**2))
 
     def probabilities(self, X: FloatArray) -> FloatArray:
@@ -213,7 +224,7 @@ class Predictor:
             raise BhclustError("probabilities are for a Mutation process; use moments(X) instead.")
         out = np.zeros((len(X), len(self.process.flat_equilibrium)))
         for rows, shares in self._shares(X):
-            loops.sites_probabilities(*self._tables, *self.points[:2], shares, out[rows])
+            loops.sites_probabilities(*[*self._tables, *self.points[:2], shares, out[rows]])
         return out
 
     def impute(self, X: FloatArray) -> FloatArray:
@@ -236,15 +247,15 @@ class Predictor:
         if isinstance(self.process, Brownian):
             centre, spread = np.empty(width), np.empty(width)
             for i, p in enumerate(chosen):
-                loops.gaussian_point(
-                    *self._tables, self.points.branch[p], self.points.age[p], centre, spread
-                )
+                point = [self.points.branch[p], self.points.age[p]]
+                loops.gaussian_point(*[*self._tables, *point, centre, spread])
                 out[i] = centre + np.sqrt(spread) * rng.standard_normal(width)
             return self.process.unwhiten(EntryMoments(out, np.ones_like(out))).mean
         assert isinstance(self.process, Mutation)
         probability = np.empty(len(self.process.flat_equilibrium))
         for i, p in enumerate(chosen):
-            loops.sites_point(*self._tables, self.points.branch[p], self.points.age[p], probability)
+            point = [self.points.branch[p], self.points.age[p]]
+            loops.sites_point(*[*self._tables, *point, probability])
             parts = self.process.split(probability)
             out[i] = [rng.choice(len(q), p=q / q.sum()) for q in parts]
         return out

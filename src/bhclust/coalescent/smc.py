@@ -166,12 +166,14 @@ class _Sampler:
             list(pool.map(call, edges[:-1].tolist(), edges[1:].tolist()))
 
     def _set_clocks(self, m: int, *, same: bool) -> None:
+        assert self.clocks is not None
+        clocks = self.clocks
         for i in range(1, m):
             uniforms = self.rng.random((self.count, i))
 
             def call(start: int, stop: int, i: int = i, uniforms: Any = uniforms) -> None:
                 set_clocks(
-                    self.leaves.spec, self.particles, self.clocks, self.now, i, m, uniforms,
+                    self.leaves.spec, self.particles, clocks, self.now, i, m, uniforms,
                     start, stop, self.leaves.n_terms, same,
                 )  # fmt: skip
 
@@ -181,12 +183,13 @@ class _Sampler:
         """Make merger k in every particle."""
         n, n_terms, spec = self.leaves.n_leaves, self.leaves.n_terms, self.leaves.spec
         m, node = n - k, n + k
-        if self.clocks is not None:
+        clocks = self.clocks
+        if clocks is not None:
             uniforms = self.rng.random((self.count, m))
 
             def call(start: int, stop: int) -> None:
                 race(
-                    spec, self.particles, self.clocks, self.step, self.now, uniforms,
+                    spec, self.particles, clocks, self.step, self.now, uniforms,
                     node, m, start, stop, n_terms,
                 )  # fmt: skip
         else:
@@ -232,8 +235,8 @@ class _Sampler:
         weights = self._absorb_weights()
         points = (self.rng.random() + np.arange(self.count)) / self.count
         chosen = np.minimum(np.searchsorted(np.cumsum(weights), points), self.count - 1)
-        self.particles = Particles(*(array[chosen] for array in self.particles))
-        for array in (*self.histories, self.now, self.log_joints):
+        moved = (*self.particles, *self.histories, self.now, self.log_joints)
+        for array in moved:
             array[:] = array[chosen]
         self.log_weights = np.zeros(self.count)
         if self.clocks is not None:

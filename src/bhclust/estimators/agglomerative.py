@@ -77,10 +77,10 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         weight = check_sample_weight(sample_weight, table.shape[0])
         rows = np.flatnonzero(weight > 0)
         names = table.row_names
-        model = self._make_model(table).for_columns(table.columns)
+        model = self._make_model(table, weight).for_columns(table.columns)
         table_values = table.values if model.accepts_sparse else table.toarray()
         values = table_values if len(rows) == len(weight) else table_values[rows]
-        model = model.resolve(values)
+        model = model.resolve(values, weight[rows])
         self._say(f"model: {model!r}")
         stats = model.repeat(model.suffstats(values), weight[rows])
         result = agglomerate(
@@ -217,9 +217,7 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         header = {
             "kind": "estimator",
             "estimator": type(self).__name__,
-            "parameters": {
-                name: value for name, value in self.get_params().items() if name != "model"
-            },
+            "parameters": _plain_parameters(self.get_params(deep=False)),
             "model": model_header,
             "tree": io.tree_header(self.tree_),
             "schema": self.schema_.to_dict(),
@@ -278,9 +276,9 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             return self.model
         return named_model(self.model, owner=type(self).__name__)
 
-    def _make_model(self, table: Table) -> ClusterModel:
+    def _make_model(self, table: Table, weight: FloatArray) -> ClusterModel:
         if isinstance(self.model, str) and self.model == "auto":
-            return choose_model(table.columns, table.values)
+            return choose_model(table.columns, table.values, weight)
         return self._given_model()
 
     def _encode(self, X: Any) -> Any:
@@ -474,7 +472,13 @@ _ESTIMATORS: dict[str, type[_TreeClustering]] = {
 def load(path: str | PathLike[str]) -> Any:
     """Read an estimator that was written by its ``save``, or a tree written by `Tree.save`.
 
-    No code is run and nothing is unpickled.
+    No code is run and nothing is unpickled. The `model` of what is read is the fitted one, with
+    all hyperparameters filled in; a random generator is not kept.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is truncated, damaged, not one of ours, or of a newer format.
     """
     header, arrays = io.read_archive(path)
     name = header.get("estimator")
@@ -482,7 +486,19 @@ def load(path: str | PathLike[str]) -> Any:
         return io.load(path)
     if name not in _ESTIMATORS:
         raise FileFormatError(f"{path} holds a {name!r}, which this release does not know.")
-    estimator = _ESTIMATORS[name](**header["parameters"])
+    try:
+        return _rebuild(_ESTIMATORS[name], header, arrays)
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        raise FileFormatError(f"{path} does not hold a valid {name}: {error}.") from error
+
+
+def _rebuild(
+    kind: type[_TreeClustering], header: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> _TreeClustering:
+    parameters = dict(header["parameters"])
+    if isinstance(parameters["column_kinds"], list):
+        parameters["column_kinds"] = dict(parameters["column_kinds"])
+    estimator = kind(**parameters)
     estimator.model_ = model_from_spec(header["model"], _part(arrays, "model."))
     estimator.model = estimator.model_
     estimator.tree_ = io.tree_from_arrays(header["tree"], arrays)
@@ -494,8 +510,30 @@ def load(path: str | PathLike[str]) -> Any:
     estimator.labels_ = arrays["labels"].astype(np.intp)
     estimator.n_clusters_ = int(estimator.labels_.max()) + 1
     estimator.leaf_rows_ = arrays["leaf_rows"].astype(np.intp)
+    if not _fits_together(estimator):
+        raise FileFormatError("its tree, rows and labels do not belong together")
     estimator._store_results()
     return estimator
+
+
+def _fits_together(estimator: _TreeClustering) -> bool:
+    rows, labels = estimator.leaf_rows_, estimator.labels_
+    n_rows_fit = len(rows) == estimator.tree_.n_leaves and rows.max() < len(labels)
+    return bool(n_rows_fit and rows.min() >= 0 and labels.min() >= 0)
+
+
+def _plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings as JSON can hold them; keys of a JSON object could only be strings."""
+    plain = {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in parameters.items()
+        if name != "model"
+    }
+    if isinstance(plain["column_kinds"], Mapping):
+        plain["column_kinds"] = [[key, kind] for key, kind in plain["column_kinds"].items()]
+    if not isinstance(plain["random_state"], int):
+        plain["random_state"] = None
+    return plain
 
 
 def _dense(values: Any) -> FloatArray:

@@ -18,6 +18,7 @@ from bhclust._validation import (
     broadcast_hyperparameter,
     check_covariance,
     check_n_columns,
+    check_sample_weight,
     check_table,
     column_number,
 )
@@ -109,6 +110,15 @@ class ColumnwiseModel(ClusterModel):
         self._check_values(table)
         return table
 
+    def _weighted_rows(self, X: Any, weight: npt.ArrayLike | None) -> WeightedRows:
+        """Return the checked table without its rows of weight zero, and the multiplicities."""
+        table = self._table(X)
+        multiplicity = check_sample_weight(weight, table.shape[0])
+        rows = np.flatnonzero(multiplicity > 0)
+        if len(rows) < len(multiplicity):
+            return WeightedRows(table[rows], multiplicity[rows])
+        return WeightedRows(table, multiplicity)
+
     def _check_values(self, table: Any) -> None:
         """Raise if an entry is outside the model's domain."""
 
@@ -146,6 +156,13 @@ def dense(table: Any) -> FloatArray:
     return table if isinstance(table, np.ndarray) else table.toarray()
 
 
+class WeightedRows(NamedTuple):
+    """A checked table, dense or CSR, and how many times each of its rows counts."""
+
+    table: Any
+    weight: FloatArray
+
+
 class Parts(NamedTuple):
     """A table taken apart: ``values`` with 0 where missing, ``missing`` with 1 where missing.
 
@@ -179,21 +196,25 @@ class Moments(NamedTuple):
     variance: FloatArray
 
 
-def column_moments(X: FloatArray) -> Moments:
+def column_moments(X: FloatArray, weight: FloatArray | None = None) -> Moments:
     """Return mean and variance of the observed entries, usable as a scale in every case.
 
-    A column without spread gets the square of its magnitude as its variance (1 if it is zero or
-    all missing): its unit is then all that is known of it.
+    ``weight`` says how many times each row counts, once by default. A column without spread gets
+    the square of its magnitude as its variance (1 if it is zero or all missing): its unit is then
+    all that is known of it.
     """
     observed = ~np.isnan(X)
-    count = observed.sum(axis=0).astype(np.float64)
-    divisor = np.maximum(count, 1.0)
-    mean = np.where(observed, X, 0.0).sum(axis=0) / divisor
+    times = np.ones(len(X)) if weight is None else weight
+    count = times @ observed
+    divisor = np.where(count > 0, count, 1.0)
+    times = times[:, None]
+    mean = (times * np.where(observed, X, 0.0)).sum(axis=0) / divisor
     deviations = np.where(observed, X - mean, 0.0)
     # The second pass removes the rounding of the first, which matters at large offsets.
-    shift = deviations.sum(axis=0) / divisor
+    shift = (times * deviations).sum(axis=0) / divisor
     mean = mean + shift
-    variance = np.square(np.where(observed, deviations - shift, 0.0)).sum(axis=0) / divisor
+    squares = np.square(np.where(observed, deviations - shift, 0.0))
+    variance = (times * squares).sum(axis=0) / divisor
     magnitude = np.abs(np.where(observed, X, 0.0)).max(axis=0, initial=0.0)
     rounding = _CONSTANT_SPACINGS * np.finfo(np.float64).eps * magnitude
     unit = np.where(magnitude > 0, magnitude, 1.0)

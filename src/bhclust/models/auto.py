@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from bhclust._validation import BhclustError, check_choice
+from bhclust._validation import BhclustError, check_choice, check_sample_weight
 from bhclust.models.base import ClusterModel, Column, Kind
 from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
@@ -19,7 +20,9 @@ _MOST_COLUMNS = 8
 _ROWS_PER_COLUMN = 4
 
 
-def choose_model(columns: Sequence[Column], X: Any) -> ClusterModel:
+def choose_model(
+    columns: Sequence[Column], X: Any, weight: npt.ArrayLike | None = None
+) -> ClusterModel:
     """Choose a model by the kinds of the columns.
 
     Binary columns are `Bernoulli`, categories `Categorical`, counts `Poisson`. Reals are
@@ -32,6 +35,8 @@ def choose_model(columns: Sequence[Column], X: Any) -> ClusterModel:
         What the table knows about its columns.
     X : array or sparse array of shape (n, d)
         The encoded table.
+    weight : array of shape (n,), optional
+        Multiplicities of the rows, ones by default.
 
     Returns
     -------
@@ -49,14 +54,19 @@ Part(model=DiagonalGaussian(mean=None, strength=None, shape=None, rate=None), co
     """
     if not columns:
         raise BhclustError("model='auto' needs a table with at least one column.")
+    times = check_sample_weight(weight, X.shape[0])
+    rows = X if (times > 0).all() else X[np.flatnonzero(times)]
     groups: dict[Kind, list[int]] = {}
     for j, column in enumerate(columns):
         groups.setdefault(column.kind, []).append(j)
-    parts = [(_model_for(kind, X, positions), positions) for kind, positions in groups.items()]
+    parts = [
+        (_model_for(kind, rows, positions, float(times.sum())), positions)
+        for kind, positions in groups.items()
+    ]
     return parts[0][0] if len(parts) == 1 else Mixed(parts)
 
 
-def _model_for(kind: Kind, X: Any, positions: list[int]) -> ClusterModel:
+def _model_for(kind: Kind, X: Any, positions: list[int], n_items: float) -> ClusterModel:
     if kind == "binary":
         return Bernoulli()
     if kind == "categorical":
@@ -64,7 +74,7 @@ def _model_for(kind: Kind, X: Any, positions: list[int]) -> ClusterModel:
     if kind == "count":
         return Poisson()
     few = 2 <= len(positions) <= _MOST_COLUMNS
-    enough = X.shape[0] >= _ROWS_PER_COLUMN * len(positions)
+    enough = n_items >= _ROWS_PER_COLUMN * len(positions)
     if few and enough and not np.isnan(np.asarray(X)[:, positions]).any():
         return Gaussian()
     return DiagonalGaussian()
@@ -81,10 +91,18 @@ _NAMED: dict[str, type[ClusterModel]] = {
 
 
 def named_model(name: object, *, owner: str) -> ClusterModel:
-    """Return the model with all defaults that a name stands for."""
+    """Return the model with all defaults that a name stands for.
+
+    ``"auto"`` stands for no model by itself: `choose_model` needs the table for it.
+    """
     if not isinstance(name, str):
         raise BhclustError(
             f"{owner}: model must be 'auto', the name of a model, or a ClusterModel object such "
             f"as Bernoulli(), got {name!r}."
+        )
+    if name == "auto":
+        raise BhclustError(
+            f"{owner}: model='auto' depends on the table; call choose_model(columns, X), or give "
+            "the name of a model."
         )
     return _NAMED[check_choice(name, ("auto", *_NAMED), name="model", owner=owner)]()

@@ -67,8 +67,12 @@ class ClusterModel(ABC):
         """Take over what the table knows about its columns; called before `resolve`."""
         return self
 
-    def resolve(self, X: Any) -> Self:
-        """Fill the data-dependent hyperparameters; return a new model."""
+    def resolve(self, X: Any, weight: npt.ArrayLike | None = None) -> Self:
+        """Fill the data-dependent hyperparameters; return a new model.
+
+        ``weight`` holds the multiplicity of each row, ones by default: a row of weight w must
+        count like w copies of it, and a row of weight zero like none.
+        """
         return self
 
     @abstractmethod

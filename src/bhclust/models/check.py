@@ -26,7 +26,8 @@ def check_model(model: ClusterModel, X: Any, *, seed: int = 0) -> None:
     The laws: statistics and log marginals are finite float64 arrays of the right shape; a batch
     equals a loop to the last bit; `merge` is commutative to the last bit and associative; the
     order of items does not matter; log f is the sum of one-item log predictives (chain rule);
-    missing entries add nothing where the model says so; `repeat` equals merging copies;
+    missing entries add nothing where the model says so; `repeat` equals merging copies, and a
+    row of weight w counts like w copies in `resolve`;
     `feature_contributions` add up; `gradient` equals numerical differentiation.
 
     That log f is normalised over data cannot be tested for an unknown kind of data.
@@ -69,6 +70,23 @@ def check_model(model: ClusterModel, X: Any, *, seed: int = 0) -> None:
     laws.check_repeat()
     laws.check_contributions()
     laws.check_gradient()
+    _check_weighted_resolve(model, laws.X)
+
+
+def _check_weighted_resolve(model: ClusterModel, X: FloatArray) -> None:
+    """Compare what a model takes from weighted rows with what it takes from repeated ones."""
+    copies = 1 + np.arange(len(X)) % 3
+    repeated = model.resolve(np.repeat(X, copies, axis=0))
+    try:
+        weighted = model.resolve(X, copies.astype(np.float64))
+    except TypeError as error:
+        raise BhclustError(
+            f"{type(model).__name__} must have a method `resolve(X, weight=None)` that takes the "
+            f"multiplicities of the rows ({error})."
+        ) from None
+    found, expected = (side.log_marginal(side.suffstats(X)) for side in (weighted, repeated))
+    laws = _Laws(weighted, X, np.random.default_rng(0))
+    laws.expect_close("weight = copies", "log f under the defaults of both", found, expected)
 
 
 class _Laws:

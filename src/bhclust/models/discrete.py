@@ -83,13 +83,13 @@ class Bernoulli(ColumnwiseModel):
         Hyperparameter("b", "positive"),
     )
 
-    def resolve(self, X: Any) -> Self:
+    def resolve(self, X: Any, weight: npt.ArrayLike | None = None) -> Self:
         """Fill the prior counts from the column frequencies."""
-        table = self._table(X)
-        n, d = table.shape
+        table, times = self._weighted_rows(X, weight)
+        d = table.shape[1]
         values, holes = take_apart(table)
-        ones = np.asarray(values.sum(axis=0)).ravel()
-        observed = n - np.asarray(holes.sum(axis=0)).ravel()
+        ones = times @ values
+        observed = times.sum() - times @ holes
         a = _PRIOR_ITEMS * (ones + 1) / (observed + 2)
         return self._settle({"a": (d,), "b": (d,)}, {"a": a, "b": _PRIOR_ITEMS - a})
 
@@ -195,15 +195,14 @@ class Categorical(ColumnwiseModel):
             return named
         return replace(named, n_categories=sizes)
 
-    def resolve(self, X: Any) -> Self:
+    def resolve(self, X: Any, weight: npt.ArrayLike | None = None) -> Self:
         """Fill the numbers of categories and the prior counts."""
-        table = self._table(X)
-        n = len(table)
+        table, times = self._weighted_rows(X, weight)
         model = replace(self, n_categories=self._sizes(table))
         check_codes(table, model._sizes(table), self._column)
-        counts = model._count(table).sum(axis=0)
+        counts = times @ model._indicator(table)
         sizes = np.asarray(model.n_categories)
-        observed = (n - np.isnan(table).sum(axis=0)).repeat(sizes)
+        observed = (times @ ~np.isnan(table)).repeat(sizes)
         frequency = (counts + 1) / (observed + sizes.repeat(sizes))
         shape = {"concentration": (len(counts),)}
         return model._settle(shape, {"concentration": _PRIOR_ITEMS * frequency})
@@ -341,17 +340,18 @@ class Multinomial(ColumnwiseModel):
         Hyperparameter("concentration", "positive"),
     )
 
-    def resolve(self, X: Any) -> Self:
+    def resolve(self, X: Any, weight: npt.ArrayLike | None = None) -> Self:
         """Fill the prior counts and the mean row total."""
-        values, present = self._rows(X)
-        counts = np.asarray(values.sum(axis=0)).ravel()
+        table, times = self._weighted_rows(X, weight)
+        values, present = self._rows(table)
+        counts = times @ values
         d = values.shape[1]
         share = (counts + 1) / (counts.sum() + d)
-        default = _dirichlet_total(values, share) * share
+        default = _dirichlet_total(values, share, times) * share
         model = self._settle({"concentration": (d,)}, {"concentration": default})
         if self.row_total is not None:
             return model
-        return replace(model, row_total=float(counts.sum() / max(present.sum(), 1)))
+        return replace(model, row_total=float(counts.sum() / (times @ present or 1.0)))
 
     def _check_values(self, table: Any) -> None:
         check_counts(table, self._column)
@@ -490,16 +490,17 @@ class Poisson(ColumnwiseModel):
         Hyperparameter("rate", "positive"),
     )
 
-    def resolve(self, X: Any) -> Self:
+    def resolve(self, X: Any, weight: npt.ArrayLike | None = None) -> Self:
         """Fill the gamma priors from the column moments."""
-        values = dense(self._table(X))
+        table, times = self._weighted_rows(X, weight)
+        values = dense(table)
         d = values.shape[1]
         observed = ~np.isnan(values)
-        count = observed.sum(axis=0)
+        count = times @ observed
         # Half a count more keeps the rate of an empty column positive.
-        mean = (np.where(observed, values, 0.0).sum(axis=0) + 0.5) / (count + 1)
+        mean = (times @ np.where(observed, values, 0.0) + 0.5) / (count + 1)
         deviations = np.where(observed, values - mean, 0.0)
-        variance = np.square(deviations).sum(axis=0) / np.maximum(count - 1, 1)
+        variance = times @ np.square(deviations) / np.maximum(count - 1, 1)
         lowest, highest = _SHAPE_RANGE
         excess = np.clip(variance - mean, mean**2 / highest, mean**2 / lowest)
         shape = np.where(count > 1, mean**2 / excess, 1.0)
@@ -576,20 +577,21 @@ def _log_coefficient(counts: Any) -> FloatArray:
     return np.asarray(gammaln(totals + 1) - np.asarray(log_factorials.sum(axis=1)).ravel())
 
 
-def _dirichlet_total(counts: Any, share: FloatArray) -> float:
-    """Match the sum of a Dirichlet prior to the over-dispersion of rows of counts.
+def _dirichlet_total(counts: Any, share: FloatArray, times: FloatArray) -> float:
+    """Match the sum of a Dirichlet prior to the over-dispersion of rows that count ``times`` each.
 
     With row totals N and shares p, ``E Σ_j (x_j - N p_j)² = N (1 - Σ p²) (1 + (N - 1) ρ)`` and
     ``ρ = 1 / (1 + total)`` (Mosimann 1962).
     """
     totals = np.asarray(counts.sum(axis=1)).ravel()
-    squares = float((counts * counts).sum())
-    along = float(totals @ np.asarray(counts @ share).ravel())
-    deviation = squares - 2 * along + float(totals @ totals) * float(share @ share)
+    squares = float((times @ (counts * counts)).sum())
+    along = float((times * totals) @ np.asarray(counts @ share).ravel())
+    spread = float(times @ np.square(totals))
+    deviation = squares - 2 * along + spread * float(share @ share)
     variety = 1 - float(share @ share)
-    pairs = float((totals * (totals - 1)).sum()) * variety
+    pairs = float(times @ (totals * (totals - 1))) * variety
     lowest, highest = _DISPERSION_RANGE
     if pairs <= 0:
         return 1 / highest - 1
-    dispersion = (deviation - float(totals.sum()) * variety) / pairs
+    dispersion = (deviation - float(times @ totals) * variety) / pairs
     return 1 / float(np.clip(dispersion, lowest, highest)) - 1

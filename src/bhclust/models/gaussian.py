@@ -148,11 +148,11 @@ class DiagonalGaussian(_CentredModel):
         Hyperparameter("rate", "positive"),
     )
 
-    def resolve(self, X: Any) -> Self:
+    def resolve(self, X: Any, weight: npt.ArrayLike | None = None) -> Self:
         """Fill the prior from column means and variances."""
-        table = self._table(X)
+        table, times = self._weighted_rows(X, weight)
         d = table.shape[1]
-        moments = column_moments(table)
+        moments = column_moments(table, times)
         model = self._placed(moments.mean)._settle(
             {spec.name: (d,) for spec in self.hyperparameters},
             {"mean": moments.mean, "strength": _default_strength(d), "shape": _SHAPE, "rate": 1.0},
@@ -338,11 +338,11 @@ class Gaussian(_CentredModel):
         Hyperparameter("scale", "covariance"),
     )
 
-    def resolve(self, X: Any) -> Self:
+    def resolve(self, X: Any, weight: npt.ArrayLike | None = None) -> Self:
         """Fill the prior from column means and variances."""
-        table = self._table(X)
+        table, times = self._weighted_rows(X, weight)
         d = table.shape[1]
-        moments = column_moments(table)
+        moments = column_moments(table, times)
         dof = max(d + 2.0, 2.0 * d) if self.dof is None else float(self.dof)
         # scale / (dof - d - 1) is the expected covariance; a given dof up to d + 1 has none, and
         # then scale / dof, the inverse of the expected precision, takes its place.

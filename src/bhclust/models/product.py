@@ -106,13 +106,13 @@ class Mixed(ClusterModel):
         ]
         return replace(self, parts=parts)
 
-    def resolve(self, X: Any) -> Self:
+    def resolve(self, X: Any, weight: npt.ArrayLike | None = None) -> Self:
         """Resolve each part on its columns."""
         table = check_matrix(X, owner="Mixed")
         parts, widths = [], []
         for model, positions in self._positioned(None, table.shape[1]):
             inside = np.ascontiguousarray(table[:, positions])
-            resolved = model.resolve(inside)
+            resolved = model.resolve(inside, weight)
             parts.append(Part(resolved, positions))
             widths.append(resolved.suffstats(inside[:0]).shape[1])
         return replace(self, parts=parts, widths=tuple(widths))
@@ -142,6 +142,12 @@ class Mixed(ClusterModel):
             )
         return found
 
+    def blocks(self, stats: FloatArray) -> list[tuple[ClusterModel, FloatArray]]:
+        """Return each part's model with its own columns of the statistics."""
+        return [
+            (part.model, np.ascontiguousarray(stats[:, part.block])) for part in self._slices()
+        ]
+
     def _slices(self) -> Iterator[_Slice]:
         if self.widths is None:
             raise BhclustError("Mixed is not resolved yet: call resolve(X) first.")
@@ -162,10 +168,7 @@ class Mixed(ClusterModel):
     def _by_block(
         self, function: Callable[[ClusterModel, FloatArray], FloatArray], stats: FloatArray
     ) -> list[FloatArray]:
-        return [
-            function(part.model, np.ascontiguousarray(stats[:, part.block]))
-            for part in self._slices()
-        ]
+        return [function(model, block) for model, block in self.blocks(stats)]
 
     def _columns_from(
         self, shape: tuple[int, int], function: Callable[[_Slice], FloatArray]

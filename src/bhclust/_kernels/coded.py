@@ -1,0 +1,294 @@
+"""Kernels for columns in which a single item takes one of a few values.
+
+A cluster's predictive log probability of an item is a sum over columns of one number per value.
+Columns are packed into groups with at most 256 combinations of values; an item is one byte per
+group, and a cluster is a table of sums per group, so that a pair costs one look-up a group.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from bhclust._kernels.compile import compiled, compiled_fast
+from bhclust._kernels.part import Member
+from bhclust._kernels.special import log_gamma_table, stirling
+from bhclust._validation import FloatArray
+from bhclust.models.discrete import Bernoulli, Categorical
+
+IntMatrix = npt.NDArray[np.int32]
+_LARGEST_GROUP = 256
+
+
+class Packing:
+    """How columns with given numbers of values are packed into groups."""
+
+    def __init__(self, sizes: npt.NDArray[np.int64]) -> None:
+        self.sizes = sizes
+        self.group = np.zeros(len(sizes), dtype=np.int64)
+        self.stride = np.ones(len(sizes), dtype=np.int64)
+        combinations = [1]
+        for j, size in enumerate(sizes):
+            if combinations[-1] * size > _LARGEST_GROUP and combinations[-1] > 1:
+                combinations.append(1)
+            self.group[j] = len(combinations) - 1
+            self.stride[j] = combinations[-1]
+            combinations[-1] *= int(size)
+        self.n_groups = len(combinations)
+        self.table = np.zeros((self.n_groups, max(combinations)))
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.n_values = int(starts[-1])
+        #: what `fill_table` takes after the values
+        self.layout = (starts, self.group, self.stride, self.table)
+
+    def codes(self, levels: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
+        """Return the code of each item in each group, (n, n_groups)."""
+        out = np.zeros((len(levels), self.n_groups), dtype=np.uint16)
+        for j in range(len(self.sizes)):
+            out[:, self.group[j]] += (levels[:, j] * self.stride[j]).astype(np.uint16)
+        return out.astype(np.uint8) if self.table.shape[1] <= _LARGEST_GROUP else out
+
+
+@compiled
+def fill_table(values, starts, group, stride, table):
+    """Write the sums of all combinations of a group; ``values`` has one number a column's value."""
+    for j in range(len(group)):
+        row = table[group[j]]
+        width = stride[j]
+        first = starts[j]
+        size = starts[j + 1] - first
+        if width == 1:
+            row[0] = 0.0
+        # Later columns of a group repeat what the earlier ones have made, once a value.
+        for level in range(size - 1, -1, -1):
+            for c in range(width):
+                row[level * width + c] = row[c] + values[first + level]
+
+
+@compiled
+def add_looked_up(codes, table, base, start, stop, out):
+    """Add a cluster's table sums for the items in a window."""
+    n_groups = codes.shape[1]
+    for p in range(start, stop):
+        total = base
+        g = 0
+        while g + 4 <= n_groups:
+            total += (
+                table[g, codes[p, g]]
+                + table[g + 1, codes[p, g + 1]]
+                + table[g + 2, codes[p, g + 2]]
+                + table[g + 3, codes[p, g + 3]]
+            )
+            g += 4
+        while g < n_groups:
+            total += table[g, codes[p, g]]
+            g += 1
+        out[p - start] += total
+
+
+class CategoricalPart:
+    """Bernoulli and Categorical: Dirichlet counts per column."""
+
+    def __init__(
+        self, model: Bernoulli | Categorical, leaf_stats: FloatArray, n_slots: int
+    ) -> None:
+        if isinstance(model, Bernoulli):
+            d = len(model.hyperparameter("a"))
+            # Value 0 of a column is "zero": beta parameters are a Dirichlet of two values.
+            pairs = [model.hyperparameter("b"), model.hyperparameter("a")]
+            self._alpha = np.ascontiguousarray(np.stack(pairs, axis=1)).ravel()
+            order = np.stack([np.arange(d, 2 * d), np.arange(d)], axis=1).ravel()
+            counts = leaf_stats[:, order]
+            sizes = np.full(d, 2)
+        else:
+            assert model.n_categories is not None
+            sizes = np.asarray(model.n_categories)
+            self._alpha = np.array(model.hyperparameter("concentration"))
+            counts = leaf_stats
+        self._start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        observed = np.add.reduceat(counts, self._start[:-1], axis=1) > 0
+        self._complete = bool(observed.all())
+        self._levels = self._leaf_levels(counts, observed, sizes)
+        # A missing value is one more value, whose log probability is zero.
+        self._packing = Packing(sizes + (0 if self._complete else 1))
+        self._codes = self._packing.codes(self._levels.astype(np.int64))
+        self._counts = np.zeros((n_slots, len(self._alpha)), dtype=np.int32)
+        self._focus_counts = np.zeros(len(self._alpha), dtype=np.int32)
+        total = np.asarray(np.add.reduceat(self._alpha, self._start[:-1]))
+        table, total_table = log_gamma_table(self._alpha), log_gamma_table(total)
+        constant = float(total_table[:, 0].sum() - table[:, 0].sum())
+        self._prior = (self._alpha, total, self._start, table, total_table, constant)
+        self._level_values = np.zeros(self._packing.n_values)
+        self._focus_log_f = 0.0
+
+    @staticmethod
+    def _leaf_levels(
+        counts: FloatArray, observed: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.uint16]:
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        levels = np.empty(observed.shape, dtype=np.uint16)
+        for j, size in enumerate(sizes):
+            block = counts[:, starts[j] : starts[j + 1]]
+            levels[:, j] = np.where(observed[:, j], np.argmax(block, axis=1), size)
+        return levels
+
+    def focus(self, member: Member) -> None:
+        self._focus_log_f = _focus_categorical(
+            *member,
+            self._levels,
+            self._counts,
+            self._focus_counts,
+            *self._prior,
+            *self._packing.layout,
+            self._level_values,
+        )
+
+    def add_singles(self, start: int, stop: int, out: FloatArray) -> None:
+        add_looked_up(self._codes, self._packing.table, self._focus_log_f, start, stop, out)
+
+    def add_clusters(self, slots: npt.NDArray[np.int64], out: FloatArray) -> None:
+        _add_categorical_unions(
+            self._focus_counts, self._counts, slots, *self._prior, self._complete, out
+        )
+
+    def merge(self, left: Member, right: Member, slot: int) -> float:
+        return _merge_categorical(*left, *right, slot, self._levels, self._counts, *self._prior)
+
+    def compact(self, keep: npt.NDArray[np.int64]) -> None:
+        self._codes = self._codes[keep]
+
+
+@compiled
+def _add_leaf(levels, leaf, start, counts):
+    for j in range(levels.shape[1]):
+        position = start[j] + levels[leaf, j]
+        if position < start[j + 1]:  # else missing
+            counts[position] += 1
+
+
+@compiled
+def _log_gamma_at(table, row, start, count):
+    if count < table.shape[1]:
+        return table[row, count]
+    return stirling(start + count)
+
+
+@compiled
+def _categorical_log_f(counts, alpha, total, start, table, total_table, constant):
+    out = constant
+    for j in range(len(total)):
+        observed = 0
+        for s in range(start[j], start[j + 1]):
+            observed += counts[s]
+            out += _log_gamma_at(table, s, alpha[s], counts[s])
+        out -= _log_gamma_at(total_table, j, total[j], observed)
+    return out
+
+
+@compiled
+def _load(is_leaf, index, levels, counts, start, into):
+    if is_leaf:
+        into[:] = 0
+        _add_leaf(levels, index, start, into)
+    else:
+        into[:] = counts[index]
+
+
+@compiled
+def _focus_categorical(
+    is_leaf,
+    index,
+    levels,
+    counts,
+    focus,
+    alpha,
+    total,
+    start,
+    table,
+    total_table,
+    constant,
+    value_start,
+    group,
+    stride,
+    sums,
+    values,
+):
+    """Load a cluster, tabulate its predictive log probabilities, return its log f."""
+    _load(is_leaf, index, levels, counts, start, focus)
+    for j in range(len(total)):
+        observed = 0
+        for s in range(start[j], start[j + 1]):
+            observed += focus[s]
+        log_total = math.log(total[j] + observed)
+        for s in range(start[j], start[j + 1]):
+            values[value_start[j] + s - start[j]] = math.log(alpha[s] + focus[s]) - log_total
+    fill_table(values, value_start, group, stride, sums)
+    return _categorical_log_f(focus, alpha, total, start, table, total_table, constant)
+
+
+@compiled
+def _merge_categorical(
+    left_is_leaf,
+    left,
+    right_is_leaf,
+    right,
+    slot,
+    levels,
+    counts,
+    alpha,
+    total,
+    start,
+    table,
+    total_table,
+    constant,
+):
+    """Store the union of two clusters in a slot and return its log f."""
+    union = counts[slot]
+    _load(left_is_leaf, left, levels, counts, start, union)
+    if right_is_leaf:
+        _add_leaf(levels, right, start, union)
+    else:
+        union += counts[right]
+    return _categorical_log_f(union, alpha, total, start, table, total_table, constant)
+
+
+@compiled_fast
+def _add_categorical_unions(
+    focus, counts, slots, alpha, total, start, table, total_table, constant, complete, out
+):
+    n_values = len(focus)
+    n_columns = len(total)
+    focus_size = 0
+    for s in range(start[0], start[1]):
+        focus_size += focus[s]
+    for p in range(len(slots)):
+        other = counts[slots[p]]
+        largest = 0
+        for s in range(n_values):
+            largest = max(largest, focus[s] + other[s])
+        value = constant
+        if largest < table.shape[1]:
+            for s in range(n_values):
+                value += table[s, focus[s] + other[s]]
+        else:
+            for s in range(n_values):
+                value += _log_gamma_at(table, s, alpha[s], focus[s] + other[s])
+        if complete:
+            size = focus_size
+            for s in range(start[0], start[1]):
+                size += other[s]
+            if size < total_table.shape[1]:
+                for j in range(n_columns):
+                    value -= total_table[j, size]
+            else:
+                for j in range(n_columns):
+                    value -= stirling(total[j] + size)
+        else:
+            for j in range(n_columns):
+                size = 0
+                for s in range(start[j], start[j + 1]):
+                    size += focus[s] + other[s]
+                value -= _log_gamma_at(total_table, j, total[j], size)
+        out[p] += value

@@ -1,0 +1,503 @@
+"""Kernels for independent normal columns, complete or with missing values.
+
+Every rate of a union is the focus's posterior rate times a factor of at least one, so a pair costs
+a product over the columns with the same exponent and a single log of it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from bhclust._kernels.compile import compiled, compiled_fast
+from bhclust._kernels.part import Member
+from bhclust._kernels.vectorlog import vector_log
+from bhclust._validation import FloatArray
+from bhclust.models._columnwise import feature_blocks, log_rising
+from bhclust.models.gaussian import DiagonalGaussian
+
+# Items are laid out in blocks of (columns, items): a vector register holds items, and what a
+# product over columns goes through stays in the fastest cache.
+BLOCK = 256
+# Products are cut where their log could pass this: floats end at exp(709).
+_LARGEST_LOG = 690.0
+# Counts of one column differ by less than 2^_MOST_BITS inside a cluster.
+_MOST_BITS = 32
+
+# Rows of the array of prior parameters
+_MEAN, _STRENGTH, _SHAPE, _RATE, _SHAPE_LOG_RATE, _LOWEST, _HIGHEST = range(7)
+# Rows of the statistics of a cluster
+_COUNT, _AVERAGE, _HALF_DEVIATION = range(3)
+# Rows of the posterior of a cluster
+_P_COUNT, _P_STRENGTH, _P_MEAN, _P_RATE, _P_LOG_RATE, _P_INVERSE_RATE = range(6)
+# Numbers known of the focus as a whole
+_LOG_F, _SUM_LOG, _SUM_SHAPE_LOG = range(3)
+# Rows of the coefficients of a factor ``one + scale (x - centre)²``
+_CENTRE, _SCALE, _ONE = range(3)
+
+
+class DiagonalPart:
+    """`DiagonalGaussian`; columns are kept in an order in which equal priors stand together."""
+
+    def __init__(self, model: DiagonalGaussian, leaf_stats: FloatArray, n_slots: int) -> None:
+        observed, distance, _ = feature_blocks(leaf_stats, 3)
+        order, self._group, starts = _equal_priors(model)
+        d = len(order)
+        leaves = np.where(observed > 0, distance, np.nan)[:, order]
+        self._complete = not bool(np.isnan(leaves).any())
+        self._leaves = np.ascontiguousarray(leaves)
+        self._window = in_blocks(self._leaves)
+        self._prior = _prior_rows(model, self._leaves, order)
+        self._terms = _size_terms(self._prior[:, starts], len(leaves))
+        self._slots = np.zeros((n_slots, 3, d))
+        self._posterior = np.zeros((6, d))
+        self._known = np.zeros(3)
+        self._plan = _Plan(d)
+        self._chunks = _chunks(self._prior, self._group, len(leaves))
+        self._complete_terms = self._terms[self._group].sum(axis=0)
+        self._complete_terms += self._prior[_SHAPE_LOG_RATE].sum()
+        self._spare = np.zeros((3, d))
+
+    def focus(self, member: Member) -> None:
+        _settle(
+            self._load(member), self._prior, self._group, self._terms, self._posterior, self._known
+        )
+
+    def add_singles(self, start: int, stop: int, out: FloatArray) -> None:
+        plan = self._plan
+        _make_plan(
+            self._prior,
+            self._group,
+            self._terms,
+            self._posterior,
+            self._known,
+            plan.column,
+            plan.coefficient,
+            plan.start,
+            plan.weight,
+            self._complete,
+        )
+        _add_products(
+            self._window,
+            start,
+            stop,
+            plan.column,
+            plan.coefficient,
+            plan.start,
+            plan.weight,
+            self._complete,
+            out,
+        )
+
+    def add_clusters(self, slots: npt.NDArray[np.int64], out: FloatArray) -> None:
+        if self._complete:
+            _add_complete_unions(
+                self._slots,
+                slots,
+                self._posterior,
+                self._known,
+                self._complete_terms,
+                self._chunks,
+                self._prior[_SHAPE],
+                out,
+            )
+        else:
+            _add_unions(
+                self._slots, slots, self._prior, self._group, self._terms, self._posterior, out
+            )
+
+    def merge(self, left: Member, right: Member, slot: int) -> float:
+        union = self._slots[slot]
+        union[:] = self._load(left)
+        _pool(union, self._load(right))
+        return float(_log_f(union, self._prior, self._group, self._terms))
+
+    def compact(self, keep: npt.NDArray[np.int64]) -> None:
+        self._window = repacked(self._window, keep)
+
+    def _load(self, member: Member) -> FloatArray:
+        """Return the statistics of a cluster; those of a leaf last until the next call."""
+        if not member.is_leaf:
+            return np.asarray(self._slots[member.index])
+        _load_leaf(self._leaves, member.index, self._spare)
+        return self._spare
+
+
+class _Plan:
+    """Which columns to multiply, and the exponent of each product."""
+
+    def __init__(self, d: int) -> None:
+        # a column stands in one product for its lowest exponent and in one for each bit above;
+        # every product is filled up to a multiple of four columns
+        n_lists = d * (1 + _MOST_BITS)
+        self.column = np.zeros(4 * n_lists, dtype=np.int64)
+        self.coefficient = np.zeros((3, 4 * n_lists))
+        self.start = np.zeros(n_lists + 2, dtype=np.int64)
+        # what to add at all, the number of products, then the exponents
+        self.weight = np.zeros(n_lists + 2)
+
+
+def in_blocks(rows: FloatArray) -> FloatArray:
+    """Return items laid out as (block, column, item in the block), the last block filled up."""
+    n, d = rows.shape
+    out = np.zeros((-(-n // BLOCK), d, BLOCK))
+    _fill_blocks(rows, out)
+    return out
+
+
+def repacked(window: FloatArray, keep: npt.NDArray[np.int64]) -> FloatArray:
+    """Return a window with only some of its items."""
+    out = np.zeros((-(-len(keep) // BLOCK), window.shape[1], BLOCK))
+    _repack(window, keep, out)
+    return out
+
+
+@compiled
+def _fill_blocks(rows, out):  # type: ignore[no-untyped-def]
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            out[i // BLOCK, j, i % BLOCK] = rows[i, j]
+
+
+@compiled
+def _repack(window, keep, out):  # type: ignore[no-untyped-def]
+    for j in range(window.shape[1]):
+        for i in range(len(keep)):
+            out[i // BLOCK, j, i % BLOCK] = window[keep[i] // BLOCK, j, keep[i] % BLOCK]
+
+
+def _equal_priors(
+    model: DiagonalGaussian,
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return an order of the columns, the group of each, and where each group starts."""
+    pairs = np.stack([model.hyperparameter("shape"), model.hyperparameter("strength")], axis=1)
+    _, group = np.unique(pairs, axis=0, return_inverse=True)
+    order = np.argsort(group.ravel(), kind="stable")
+    ordered = np.asarray(group.ravel()[order], dtype=np.int64)
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    return order, ordered, np.asarray(starts, dtype=np.int64)
+
+
+def _prior_rows(
+    model: DiagonalGaussian, leaves: FloatArray, order: npt.NDArray[np.intp]
+) -> FloatArray:
+    prior = np.empty((7, len(order)))
+    prior[_MEAN] = (model.hyperparameter("mean") - np.asarray(model.origin))[order]
+    for row, name in ((_STRENGTH, "strength"), (_SHAPE, "shape"), (_RATE, "rate")):
+        prior[row] = model.hyperparameter(name)[order]
+    prior[_SHAPE_LOG_RATE] = prior[_SHAPE] * np.log(prior[_RATE])
+    # Posterior means lie between the items and the prior mean.
+    prior[_LOWEST] = np.fmin(prior[_MEAN], np.fmin.reduce(leaves, axis=0))
+    prior[_HIGHEST] = np.fmax(prior[_MEAN], np.fmax.reduce(leaves, axis=0))
+    return prior
+
+
+def _size_terms(prior: FloatArray, n_leaves: int) -> FloatArray:
+    """Return what counts 0 … n add to log f by themselves, a row for each group of columns."""
+    counts = np.arange(n_leaves + 1.0)
+    shape, strength = prior[_SHAPE, :, None], prior[_STRENGTH, :, None]
+    spread = 0.5 * np.log(strength / (strength + counts))
+    return np.asarray(
+        log_rising(shape, counts / 2) + spread - 0.5 * math.log(2 * math.pi) * counts
+    )
+
+
+def _chunks(prior: FloatArray, group: npt.NDArray[np.int64], n_leaves: int) -> npt.NDArray[np.int64]:
+    """Return where products over columns of two clusters are cut, for complete data."""
+    # the deviations of n items and the distance of two means, against the prior rate alone
+    spread = np.square(prior[_HIGHEST] - prior[_LOWEST])
+    largest = np.log1p(1.5 * n_leaves * spread / prior[_RATE])
+    cuts, total = [0], 0.0
+    for j in range(len(group)):
+        if j > 0 and (group[j] != group[j - 1] or total + largest[j] > _LARGEST_LOG):
+            cuts.append(j)
+            total = 0.0
+        total += largest[j]
+    return np.array([*cuts, len(group)], dtype=np.int64)
+
+
+@compiled
+def _load_leaf(leaves, leaf, into):  # type: ignore[no-untyped-def]
+    for j in range(leaves.shape[1]):
+        missing = np.isnan(leaves[leaf, j])
+        into[_COUNT, j] = 0.0 if missing else 1.0
+        into[_AVERAGE, j] = 0.0 if missing else leaves[leaf, j]
+        into[_HALF_DEVIATION, j] = 0.0
+
+
+@compiled
+def _pool(stats, other):  # type: ignore[no-untyped-def]
+    """Add a cluster to another in place, with the formulas of the model."""
+    for j in range(stats.shape[1]):
+        a, b = stats[_COUNT, j], other[_COUNT, j]
+        total = a + b if a + b > 0 else 1.0
+        gap = stats[_AVERAGE, j] - other[_AVERAGE, j]
+        stats[_COUNT, j] = a + b
+        stats[_AVERAGE, j] = (a / total) * stats[_AVERAGE, j] + (b / total) * other[_AVERAGE, j]
+        stats[_HALF_DEVIATION, j] += other[_HALF_DEVIATION, j] + 0.5 * (a * b / total) * gap * gap
+
+
+@compiled_fast
+def _posterior_rate(stats, prior, j):  # type: ignore[no-untyped-def]
+    count, strength = stats[_COUNT, j], prior[_STRENGTH, j]
+    distance = stats[_AVERAGE, j] - prior[_MEAN, j]
+    pull = np.divide(strength * count, strength + count)
+    return prior[_RATE, j] + stats[_HALF_DEVIATION, j] + 0.5 * pull * distance * distance
+
+
+@compiled_fast
+def _log_f(stats, prior, group, terms):  # type: ignore[no-untyped-def]
+    log_f = 0.0
+    for j in range(stats.shape[1]):
+        log_rate = vector_log(_posterior_rate(stats, prior, j))
+        count = stats[_COUNT, j]
+        log_f += terms[group[j], int(count)] + prior[_SHAPE_LOG_RATE, j]
+        log_f -= (prior[_SHAPE, j] + 0.5 * count) * log_rate
+    return log_f
+
+
+@compiled_fast
+def _settle(stats, prior, group, terms, posterior, known):  # type: ignore[no-untyped-def]
+    """Write the posterior of the focus."""
+    log_f = 0.0
+    sum_log = 0.0
+    sum_shape_log = 0.0
+    for j in range(stats.shape[1]):
+        count = stats[_COUNT, j]
+        total = prior[_STRENGTH, j] + count
+        rate = _posterior_rate(stats, prior, j)
+        log_rate = vector_log(rate)
+        distance = stats[_AVERAGE, j] - prior[_MEAN, j]
+        posterior[_P_COUNT, j] = count
+        posterior[_P_STRENGTH, j] = total
+        posterior[_P_MEAN, j] = prior[_MEAN, j] + np.divide(count, total) * distance
+        posterior[_P_RATE, j] = rate
+        posterior[_P_LOG_RATE, j] = log_rate
+        posterior[_P_INVERSE_RATE, j] = np.divide(1.0, rate)
+        log_f += terms[group[j], int(count)] + prior[_SHAPE_LOG_RATE, j]
+        log_f -= (prior[_SHAPE, j] + 0.5 * count) * log_rate
+        sum_log += log_rate
+        sum_shape_log += prior[_SHAPE, j] * log_rate
+    known[_LOG_F] = log_f
+    known[_SUM_LOG] = sum_log
+    known[_SUM_SHAPE_LOG] = sum_shape_log
+
+
+@compiled
+def _make_plan(  # type: ignore[no-untyped-def]
+    prior, group, terms, posterior, known, column, coefficient, start, weight, complete
+):
+    """List the products that score single items against the focus.
+
+    The exponents of a group's columns are ``shape + (count + 1) / 2``. The lowest one applies to
+    all columns; of what lies above, every binary digit has a product of its own.
+    """
+    d = len(group)
+    weight[0] = known[_LOG_F]
+    n_lists, position, first = 0, 0, 0
+    while first < d:
+        last = first
+        lowest, highest = posterior[_P_COUNT, first], posterior[_P_COUNT, first]
+        while last < d and group[last] == group[first]:
+            lowest = min(lowest, posterior[_P_COUNT, last])
+            highest = max(highest, posterior[_P_COUNT, last])
+            last += 1
+        n_bits = 0
+        while (int(highest - lowest) >> n_bits) > 0:
+            n_bits += 1
+        least = prior[_SHAPE, first] + 0.5 * (lowest + 1.0)
+        for bit in range(-1, n_bits):
+            power = least if bit < 0 else 0.5 * (1 << bit)
+            room = -1.0
+            for j in range(first, last):
+                if bit >= 0 and not (int(posterior[_P_COUNT, j] - lowest) >> bit) & 1:
+                    continue
+                constant = 0.0
+                if bit < 0:
+                    count = int(posterior[_P_COUNT, j])
+                    constant = terms[group[j], count + 1] - terms[group[j], count]
+                    constant -= 0.5 * posterior[_P_LOG_RATE, j]
+                    if complete:
+                        weight[0] += constant
+                        constant = 0.0
+                # Only items that have this column get its constant, so it becomes a factor.
+                used = _write_factor(
+                    prior, posterior, j, -constant / least, column, coefficient, position
+                )
+                room -= used
+                if room < 0:
+                    position = _start_list(column, coefficient, position)
+                    start[n_lists] = position
+                    weight[n_lists + 2] = power
+                    n_lists += 1
+                    room = _LARGEST_LOG - used
+                position += 1
+        first = last
+    start[n_lists] = _fill_up(column, coefficient, position)
+    weight[1] = n_lists
+
+
+@compiled
+def _write_factor(  # type: ignore[no-untyped-def]
+    prior, posterior, j, log_one, column, coefficient, position
+):
+    """Write the factor of a column; return a bound on the size of its log."""
+    strength = posterior[_P_STRENGTH, j]
+    scale = 0.5 * strength / (strength + 1.0) * posterior[_P_INVERSE_RATE, j]
+    centre = posterior[_P_MEAN, j]
+    reach = max(centre - prior[_LOWEST, j], prior[_HIGHEST, j] - centre)
+    one = math.exp(log_one)
+    column[position] = j
+    coefficient[_CENTRE, position] = centre
+    coefficient[_SCALE, position] = scale * one
+    coefficient[_ONE, position] = one
+    return math.log1p(scale * reach * reach) + abs(log_one)
+
+
+@compiled
+def _start_list(column, coefficient, position):  # type: ignore[no-untyped-def]
+    """Let the factor at a position be the first of a list; return where it is now."""
+    j = column[position]
+    centre = coefficient[_CENTRE, position]
+    scale = coefficient[_SCALE, position]
+    one = coefficient[_ONE, position]
+    moved = _fill_up(column, coefficient, position)
+    column[moved] = j
+    coefficient[_CENTRE, moved] = centre
+    coefficient[_SCALE, moved] = scale
+    coefficient[_ONE, moved] = one
+    return moved
+
+
+@compiled
+def _fill_up(column, coefficient, position):  # type: ignore[no-untyped-def]
+    """Add factors of one up to a multiple of four."""
+    while position % 4:
+        column[position] = column[position - 1]
+        coefficient[_CENTRE, position] = coefficient[_CENTRE, position - 1]
+        coefficient[_SCALE, position] = 0.0
+        coefficient[_ONE, position] = 1.0
+        position += 1
+    return position
+
+
+@compiled_fast
+def _add_products(  # type: ignore[no-untyped-def]
+    window, start, stop, column, coefficient, list_start, weight, complete, out
+):
+    product = np.empty(BLOCK)
+    base = weight[0]
+    for b in range(start // BLOCK, (stop + BLOCK - 1) // BLOCK):
+        low = max(start - b * BLOCK, 0)
+        high = min(stop - b * BLOCK, BLOCK)
+        first = b * BLOCK + low - start
+        sums = out[first : first + high - low]
+        rows = window[b, :, low:high]
+        for t in range(int(weight[1])):
+            part = product[: high - low]
+            part[:] = 1.0
+            for e in range(list_start[t], list_start[t + 1], 4):
+                if complete:
+                    _multiply(part, rows, column, coefficient, e)
+                else:
+                    _multiply_observed(part, rows, column, coefficient, e)
+            power = weight[t + 2]
+            constant = base if t == 0 else 0.0
+            for p in range(len(part)):
+                sums[p] += constant - power * vector_log(part[p])
+
+
+@compiled_fast
+def _multiply(product, rows, column, coefficient, e):  # type: ignore[no-untyped-def]
+    """Multiply by the factors of four columns."""
+    x0, x1, x2, x3 = rows[column[e]], rows[column[e + 1]], rows[column[e + 2]], rows[column[e + 3]]
+    m0, m1 = coefficient[_CENTRE, e], coefficient[_CENTRE, e + 1]
+    m2, m3 = coefficient[_CENTRE, e + 2], coefficient[_CENTRE, e + 3]
+    s0, s1 = coefficient[_SCALE, e], coefficient[_SCALE, e + 1]
+    s2, s3 = coefficient[_SCALE, e + 2], coefficient[_SCALE, e + 3]
+    for p in range(len(product)):
+        t0, t1, t2, t3 = x0[p] - m0, x1[p] - m1, x2[p] - m2, x3[p] - m3
+        z0, z1 = 1.0 + s0 * (t0 * t0), 1.0 + s1 * (t1 * t1)
+        z2, z3 = 1.0 + s2 * (t2 * t2), 1.0 + s3 * (t3 * t3)
+        product[p] *= (z0 * z1) * (z2 * z3)
+
+
+@compiled_fast
+def _factor(x, centre, scale, one):  # type: ignore[no-untyped-def]
+    z = one + scale * ((x - centre) * (x - centre))
+    return z if z > 0.0 else 1.0  # not a number where the item lacks the column
+
+
+@compiled_fast
+def _multiply_observed(product, rows, column, coefficient, e):  # type: ignore[no-untyped-def]
+    """Multiply by the factors of four columns where they are observed."""
+    x0, x1, x2, x3 = rows[column[e]], rows[column[e + 1]], rows[column[e + 2]], rows[column[e + 3]]
+    m0, m1 = coefficient[_CENTRE, e], coefficient[_CENTRE, e + 1]
+    m2, m3 = coefficient[_CENTRE, e + 2], coefficient[_CENTRE, e + 3]
+    s0, s1 = coefficient[_SCALE, e], coefficient[_SCALE, e + 1]
+    s2, s3 = coefficient[_SCALE, e + 2], coefficient[_SCALE, e + 3]
+    o0, o1 = coefficient[_ONE, e], coefficient[_ONE, e + 1]
+    o2, o3 = coefficient[_ONE, e + 2], coefficient[_ONE, e + 3]
+    for p in range(len(product)):
+        z0, z1 = _factor(x0[p], m0, s0, o0), _factor(x1[p], m1, s1, o1)
+        z2, z3 = _factor(x2[p], m2, s2, o2), _factor(x3[p], m3, s3, o3)
+        product[p] *= (z0 * z1) * (z2 * z3)
+
+
+@compiled_fast
+def _add_complete_unions(  # type: ignore[no-untyped-def]
+    stats, slots, posterior, known, terms, chunks, shape, out
+):
+    """Add log f of the focus with clusters, where every cluster has one count."""
+    n_chunks = len(chunks) - 1
+    product = np.empty(BLOCK)
+    size = np.empty(BLOCK)
+    count = posterior[_P_COUNT, 0]
+    for low in range(0, len(slots), BLOCK):
+        n = min(BLOCK, len(slots) - low)
+        for p in range(n):
+            size[p] = count + stats[slots[low + p], _COUNT, 0]
+            log_rates = known[_SUM_SHAPE_LOG] + 0.5 * size[p] * known[_SUM_LOG]
+            out[low + p] += terms[int(size[p])] - log_rates
+        for c in range(n_chunks):
+            first, last = chunks[c], chunks[c + 1]
+            strength = posterior[_P_STRENGTH, first]
+            mean = posterior[_P_MEAN, first:last]
+            inverse_rate = posterior[_P_INVERSE_RATE, first:last]
+            for p in range(n):
+                average = stats[slots[low + p], _AVERAGE, first:last]
+                half_deviation = stats[slots[low + p], _HALF_DEVIATION, first:last]
+                other = size[p] - count
+                pull = 0.5 * strength * other / (strength + other)
+                z = 1.0
+                for j in range(len(mean)):
+                    gap = average[j] - mean[j]
+                    z *= 1.0 + (half_deviation[j] + pull * (gap * gap)) * inverse_rate[j]
+                product[p] = z
+            for p in range(n):
+                out[low + p] -= (shape[first] + 0.5 * size[p]) * vector_log(product[p])
+
+
+@compiled_fast
+def _add_unions(stats, slots, prior, group, terms, posterior, out):  # type: ignore[no-untyped-def]
+    """Add log f of the focus with clusters, where columns have counts of their own."""
+    d = len(group)
+    prior_log_rates = prior[_SHAPE_LOG_RATE].sum()
+    shape = prior[_SHAPE]
+    count, strength = posterior[_P_COUNT], posterior[_P_STRENGTH]
+    mean, rate = posterior[_P_MEAN], posterior[_P_RATE]
+    for p in range(len(slots)):
+        other = stats[slots[p], _COUNT]
+        average = stats[slots[p], _AVERAGE]
+        half_deviation = stats[slots[p], _HALF_DEVIATION]
+        value = prior_log_rates
+        for j in range(d):
+            value += terms[group[j], int(count[j] + other[j])]
+        for j in range(d):
+            gap = average[j] - mean[j]
+            pull = 0.5 * strength[j] * np.divide(other[j], strength[j] + other[j])
+            z = rate[j] + half_deviation[j] + pull * (gap * gap)
+            value -= (shape[j] + 0.5 * (count[j] + other[j])) * vector_log(z)
+        out[p] += value

@@ -1,0 +1,142 @@
+"""The compiled engine: windows and slots of live clusters, and the parts that score them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bhclust._kernels import nodes
+from bhclust._kernels.coded import CategoricalPart
+from bhclust._kernels.part import Member, Part
+from bhclust._validation import FloatArray
+from bhclust.frontier import Frontier, Operation
+from bhclust.models import Bernoulli, Categorical, ClusterModel, Mixed
+
+# The window of single leaves is packed again when this part of it has been merged away.
+_DEAD_SHARE = 1 / 8
+_OPERATIONS = tuple(Operation)
+
+
+def make_parts(model: ClusterModel, leaf_stats: FloatArray, n_slots: int) -> list[Part] | None:
+    """Return the kernels of a model, or None if it has none."""
+    if isinstance(model, Mixed):
+        out: list[Part] = []
+        for part_model, block in model.blocks(leaf_stats):
+            inner = make_parts(part_model, block, n_slots)
+            if inner is None:
+                return None
+            out += inner
+        return out
+    if isinstance(model, (Bernoulli, Categorical)):
+        return [CategoricalPart(model, leaf_stats, n_slots)]
+    return None
+
+
+class CompiledEngine:
+    """Scores by compiled kernels; the search's own loop stays in Python.
+
+    Each merge costs a fixed handful of compiled calls of a few microseconds each, and one pass
+    over the live clusters.
+    """
+
+    name = "compiled"
+
+    def __init__(self, parts: list[Part], frontier: Frontier, *, rose: bool) -> None:
+        n = frontier.n_leaves
+        self.n_pairs = 0
+        self._parts = parts
+        self._rose = rose
+        self._scan_kernel = nodes.scan_ratios if rose else nodes.scan_odds
+        self._offer_kernel = nodes.offer_ratios if rose else nodes.offer_odds
+        self._mixing = (*nodes.mixing_code(frontier.mixing), nodes.log_gamma_of_sizes(n))
+        self._state = (frontier.values, frontier.best_partner, frontier.stale)
+        # ids of the leaves that were alone when the window was last packed
+        self._window = np.arange(n)
+        self._n_dead = 0
+        self._cluster_ids = np.zeros(0, dtype=np.int64)
+        self._slot_of = np.full(2 * n - 1, -1, dtype=np.int64)
+        self._free_slots = list(range(n_slots_for(n) - 1, -1, -1))
+        self._pending_slot = -1
+        self._out = np.empty(n + n_slots_for(n))
+
+    def start(self, frontier: Frontier) -> None:
+        for row in range(frontier.n_leaves - 1):
+            self._scan(row, row + 1, self._cluster_ids)
+
+    def rescan(self, frontier: Frontier, i: int) -> None:
+        if i < frontier.n_leaves:
+            first = int(np.searchsorted(self._window, i, side="right"))
+            self._scan(i, first, self._cluster_ids)
+        else:
+            later = self._cluster_ids[np.searchsorted(self._cluster_ids, i, side="right") :]
+            self._scan(i, len(self._window), later)
+
+    def offer(self, frontier: Frontier, k: int, i: int, j: int) -> None:
+        clusters = self._cluster_ids[:-1]
+        log_f = self._unions(k, 0, clusters)
+        self._offer_kernel(*self._state, self._window, clusters, log_f, k, i, j, *self._mixing)
+
+    def best(self, frontier: Frontier) -> int:
+        return int(nodes.best_of(frontier.values, self._window, self._cluster_ids))
+
+    def choose(self, frontier: Frontier, i: int, j: int) -> tuple[float, Operation]:
+        self._pending_slot = self._free_slots.pop()
+        left, right = self._member(i), self._member(j)
+        log_f = 0.0
+        for part in self._parts:
+            log_f += part.merge(left, right, self._pending_slot)
+        if not self._rose:
+            return log_f, Operation.JOIN
+        return log_f, _OPERATIONS[nodes.best_operation(frontier.values, i, j, log_f, *self._mixing)]
+
+    def merge(self, frontier: Frontier, i: int, j: int, operation: Operation, log_f: float) -> int:
+        k = frontier.next_id
+        frontier.next_id += 1
+        nodes.merge_node(*self._state[:2], i, j, k, int(operation), log_f, *self._mixing)
+        for member in (i, j):
+            slot = self._slot_of[member]
+            if slot >= 0:
+                self._free_slots.append(int(slot))
+                self._cluster_ids = self._cluster_ids[self._cluster_ids != member]
+            else:
+                self._n_dead += 1
+        self._slot_of[k] = self._pending_slot
+        self._cluster_ids = np.append(self._cluster_ids, k)
+        if self._n_dead > _DEAD_SHARE * len(self._window):
+            self._compact(frontier)
+        return k
+
+    def _compact(self, frontier: Frontier) -> None:
+        keep = np.flatnonzero(np.isfinite(frontier.log_mass[self._window]))
+        self._window = self._window[keep]
+        self._n_dead = 0
+        for part in self._parts:
+            part.compact(keep)
+
+    def _member(self, i: int) -> Member:
+        slot = int(self._slot_of[i])
+        return Member(True, i) if slot < 0 else Member(False, slot)
+
+    def _unions(self, i: int, first: int, clusters: npt.NDArray[np.int64]) -> FloatArray:
+        """Return ``log f`` of cluster i with the window from a position on, then with clusters."""
+        n_singles = len(self._window) - first
+        out = self._out[: n_singles + len(clusters)]
+        out.fill(0.0)
+        member = self._member(i)
+        for part in self._parts:
+            part.focus(member)
+            if n_singles:
+                part.add_singles(first, len(self._window), out[:n_singles])
+            if len(clusters):
+                part.add_clusters(self._slot_of[clusters], out[n_singles:])
+        self.n_pairs += len(out)
+        return out
+
+    def _scan(self, i: int, first: int, clusters: npt.NDArray[np.int64]) -> None:
+        log_f = self._unions(i, first, clusters)
+        self._scan_kernel(*self._state, self._window[first:], clusters, log_f, i, *self._mixing)
+
+
+def n_slots_for(n_leaves: int) -> int:
+    """Return how many merged clusters can be alive at once, with one more being made."""
+    return n_leaves // 2 + 2
