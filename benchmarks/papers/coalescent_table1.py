@@ -106,8 +106,8 @@ def main() -> None:
         + "\nWhat differs from the paper: MNIST comes from the 10,000 test images, and the "
         "numbers of images and dimensions are lost in the text at hand, so 20 and 20 are a guess; "
         "BHC is this library's with its default priors (the paper does not give its own); average "
-        "linkage is on Euclidean distances; leave-one-out predicts a leaf by the commonest class of "
-        "the other leaves below its parent.\n"
+        "linkage is on Euclidean distances; leave-one-out predicts a leaf by the commonest class "
+        "of the other leaves below its parent.\n"
     )
     write(options, "coalescent_table1", {"results": results, "paper": PAPER}, text)
 

@@ -19,6 +19,10 @@ IntArray = npt.NDArray[np.intp]
 ColumnName = Callable[[int], str]
 
 
+# Squares of larger numbers, added up, come near the end of float64.
+_LARGEST_REAL = 1e140
+
+
 class BhclustError(ValueError):
     """A mistake in the input that its message tells how to mend."""
 
@@ -167,6 +171,17 @@ def check_finite(X: Any, column: ColumnName = column_number) -> None:
     """Raise if a value is infinite (NaN is a missing value and fine); ``X`` is dense or CSR."""
     _raise_at(
         np.isinf(_stored(X)), X, column, "is infinite", "replace it by a number or by NaN (missing)"
+    )
+
+
+def check_magnitude(X: FloatArray, column: ColumnName = column_number) -> None:
+    """Raise if a value is so large that sums of its squares would overflow."""
+    _raise_at(
+        np.abs(X) > _LARGEST_REAL,
+        X,
+        column,
+        f"is beyond {_LARGEST_REAL:g}",
+        "change the unit of the column",
     )
 
 

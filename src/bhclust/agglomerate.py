@@ -10,6 +10,7 @@ The result is the tree of the plain O(n³) search.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -367,7 +368,7 @@ def node_stats(tree: Tree, model: ClusterModel, leaf_stats: FloatArray) -> Float
     n_children = np.diff(tree.child_ptr)
     order = np.argsort(level, kind="stable")
     ends = np.searchsorted(level[order], np.arange(1, level.max(initial=0) + 2))
-    for start, stop in zip(ends[:-1], ends[1:], strict=True):
+    for start, stop in pairwise(ends):
         nodes = order[start:stop]
         stats[nodes] = stats[tree.child_index[tree.child_ptr[nodes]]]
         for c in range(1, int(n_children[nodes].max())):

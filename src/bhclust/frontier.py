@@ -17,8 +17,8 @@ from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
 
 # Scores that differ by less are ties, and the lowest pair of ids wins: two engines that add the
 # same terms in another order must see the same ties. An odds score is a difference of terms of
-# the size of log f, so its grid is absolute; a likelihood ratio may be 1 - 1e-30, so its grid is
-# relative.
+# the size of log f, so its grid is absolute; a likelihood ratio may be 1 - 1e-30 where log f has
+# no part in it, so there the grid is relative.
 _ODDS_GRID = 2.0**-30
 _RATIO_DIGITS = 2.0**33
 
@@ -176,7 +176,7 @@ def best_operation(frontier: Frontier, i: int, j: int, log_f: float) -> Operatio
 
 
 def _gain(frontier: Frontier, i: int, others: IntArray, log_f: FloatArray) -> FloatArray:
-    return log_f - (frontier.log_evidence[i] + frontier.log_evidence[others])
+    return np.asarray(log_f - (frontier.log_evidence[i] + frontier.log_evidence[others]))
 
 
 class _RatioTerms(NamedTuple):
@@ -311,7 +311,12 @@ def _ratio(log_cluster: FloatArray, log_q: FloatArray, log_1m_rho: FloatArray) -
     # |δ| near one is visible in the score itself; the bound only keeps the map monotone.
     size = 1.0 / np.maximum(-log_delta, 1.0)
     tiebreak = np.where(log_cluster >= log_negative, size, -size)
-    return PairScores(_round_relative(score), _round_relative(tiebreak))
+    # Rounding of log f and of r reaches log L in the measure of their shares in L.
+    share = np.maximum(np.exp(log_cluster - score), -np.expm1(log_1m_rho))
+    grid = np.ldexp(_ODDS_GRID, np.frexp(share)[1])
+    coarse = grid > np.abs(score) / _RATIO_DIGITS
+    rounded = np.round(np.divide(score, grid, where=coarse, out=np.zeros_like(score))) * grid
+    return PairScores(_round_relative(np.where(coarse, rounded, score)), _round_relative(tiebreak))
 
 
 def _round_relative(values: FloatArray) -> FloatArray:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bhclust._kernels.compile import compiled, compiled_fast
 from bhclust._kernels.part import Member
-from bhclust._kernels.special import log_gamma_table, stirling
+from bhclust._kernels.special import log_gamma_at, log_gamma_table, stirling
 from bhclust._validation import FloatArray
 from bhclust.models.discrete import Bernoulli, Categorical
 
@@ -59,7 +59,7 @@ def fill_table(values, starts, group, stride, table):
         width = stride[j]
         first = starts[j]
         size = starts[j + 1] - first
-        if width == 1:
+        if j == 0 or group[j] != group[j - 1]:
             row[0] = 0.0
         # Later columns of a group repeat what the earlier ones have made, once a value.
         for level in range(size - 1, -1, -1):
@@ -169,21 +169,14 @@ def _add_leaf(levels, leaf, start, counts):
 
 
 @compiled
-def _log_gamma_at(table, row, start, count):
-    if count < table.shape[1]:
-        return table[row, count]
-    return stirling(start + count)
-
-
-@compiled
 def _categorical_log_f(counts, alpha, total, start, table, total_table, constant):
     out = constant
     for j in range(len(total)):
         observed = 0
         for s in range(start[j], start[j + 1]):
             observed += counts[s]
-            out += _log_gamma_at(table, s, alpha[s], counts[s])
-        out -= _log_gamma_at(total_table, j, total[j], observed)
+            out += log_gamma_at(table, s, alpha[s], counts[s])
+        out -= log_gamma_at(total_table, j, total[j], observed)
     return out
 
 
@@ -274,7 +267,7 @@ def _add_categorical_unions(
                 value += table[s, focus[s] + other[s]]
         else:
             for s in range(n_values):
-                value += _log_gamma_at(table, s, alpha[s], focus[s] + other[s])
+                value += log_gamma_at(table, s, alpha[s], focus[s] + other[s])
         if complete:
             size = focus_size
             for s in range(start[0], start[1]):
@@ -290,5 +283,5 @@ def _add_categorical_unions(
                 size = 0
                 for s in range(start[j], start[j + 1]):
                     size += focus[s] + other[s]
-                value -= _log_gamma_at(total_table, j, total[j], size)
+                value -= log_gamma_at(total_table, j, total[j], size)
         out[p] += value

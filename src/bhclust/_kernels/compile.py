@@ -1,4 +1,4 @@
-"""One way to compile: cached on disk, without the global lock, never with functions as arguments."""
+"""One way to compile: cached on disk, free of the global lock, no functions as arguments."""
 
 from __future__ import annotations
 

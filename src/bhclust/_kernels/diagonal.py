@@ -120,8 +120,8 @@ class DiagonalPart:
     def _load(self, member: Member) -> FloatArray:
         """Return the statistics of a cluster; those of a leaf last until the next call."""
         if not member.is_leaf:
-            return np.asarray(self._slots[member.index])
-        _load_leaf(self._leaves, member.index, self._spare)
+            return np.asarray(self._slots[member.number])
+        _load_leaf(self._leaves, member.number, self._spare)
         return self._spare
 
 
@@ -195,16 +195,19 @@ def _prior_rows(
 
 
 def _size_terms(prior: FloatArray, n_leaves: int) -> FloatArray:
-    """Return what counts 0 … n add to log f by themselves, a row for each group of columns."""
-    counts = np.arange(n_leaves + 1.0)
+    """Return what counts 0 … n + 1 add to log f by themselves, a row for each group of columns.
+
+    A window holds items that are merged already, so one item may be counted twice.
+    """
+    counts = np.arange(n_leaves + 2.0)
     shape, strength = prior[_SHAPE, :, None], prior[_STRENGTH, :, None]
     spread = 0.5 * np.log(strength / (strength + counts))
-    return np.asarray(
-        log_rising(shape, counts / 2) + spread - 0.5 * math.log(2 * math.pi) * counts
-    )
+    return np.asarray(log_rising(shape, counts / 2) + spread - 0.5 * math.log(2 * math.pi) * counts)
 
 
-def _chunks(prior: FloatArray, group: npt.NDArray[np.int64], n_leaves: int) -> npt.NDArray[np.int64]:
+def _chunks(
+    prior: FloatArray, group: npt.NDArray[np.int64], n_leaves: int
+) -> npt.NDArray[np.int64]:
     """Return where products over columns of two clusters are cut, for complete data."""
     # the deviations of n items and the distance of two means, against the prior rate alone
     spread = np.square(prior[_HIGHEST] - prior[_LOWEST])
@@ -286,57 +289,113 @@ def _settle(stats, prior, group, terms, posterior, known):  # type: ignore[no-un
 
 
 @compiled
+def _bits_above(excess, sign):  # type: ignore[no-untyped-def]
+    """Return the binary digits of a difference of counts, or none if it has the other sign."""
+    return max(0, int(excess) * sign)
+
+
+@compiled
+def _reference(count, first, last):  # type: ignore[no-untyped-def]
+    """Choose the count from which the others of a group differ by the fewest binary digits."""
+    best, least = count[first], np.inf
+    for c in range(first, min(last, first + 8)):
+        cost = 0.0
+        above, below = 0, 0
+        for j in range(first, last):
+            up, down = _bits_above(count[j] - count[c], 1), _bits_above(count[j] - count[c], -1)
+            above |= up
+            below |= down
+            digits = up + down
+            while digits:
+                cost += 1.0
+                digits &= digits - 1
+        while above or below:
+            # a log costs as much as about five factors
+            cost += 5.0 * ((above & 1) + (below & 1))
+            above >>= 1
+            below >>= 1
+        if cost < least:
+            best, least = count[c], cost
+        if cost == 0.0:
+            break
+    return best
+
+
+@compiled
 def _make_plan(  # type: ignore[no-untyped-def]
     prior, group, terms, posterior, known, column, coefficient, start, weight, complete
 ):
     """List the products that score single items against the focus.
 
-    The exponents of a group's columns are ``shape + (count + 1) / 2``. The lowest one applies to
-    all columns; of what lies above, every binary digit has a product of its own.
+    The exponents of a group's columns are ``shape + (count + 1) / 2``. That of a reference count
+    applies to all columns; of what is above or below it, every binary digit has a product.
     """
     d = len(group)
+    count = posterior[_P_COUNT]
     weight[0] = known[_LOG_F]
     n_lists, position, first = 0, 0, 0
     while first < d:
         last = first
-        lowest, highest = posterior[_P_COUNT, first], posterior[_P_COUNT, first]
         while last < d and group[last] == group[first]:
-            lowest = min(lowest, posterior[_P_COUNT, last])
-            highest = max(highest, posterior[_P_COUNT, last])
             last += 1
-        n_bits = 0
-        while (int(highest - lowest) >> n_bits) > 0:
-            n_bits += 1
-        least = prior[_SHAPE, first] + 0.5 * (lowest + 1.0)
-        for bit in range(-1, n_bits):
-            power = least if bit < 0 else 0.5 * (1 << bit)
-            room = -1.0
-            for j in range(first, last):
-                if bit >= 0 and not (int(posterior[_P_COUNT, j] - lowest) >> bit) & 1:
-                    continue
-                constant = 0.0
-                if bit < 0:
-                    count = int(posterior[_P_COUNT, j])
-                    constant = terms[group[j], count + 1] - terms[group[j], count]
-                    constant -= 0.5 * posterior[_P_LOG_RATE, j]
-                    if complete:
-                        weight[0] += constant
-                        constant = 0.0
-                # Only items that have this column get its constant, so it becomes a factor.
-                used = _write_factor(
-                    prior, posterior, j, -constant / least, column, coefficient, position
-                )
-                room -= used
-                if room < 0:
-                    position = _start_list(column, coefficient, position)
-                    start[n_lists] = position
-                    weight[n_lists + 2] = power
-                    n_lists += 1
-                    room = _LARGEST_LOG - used
-                position += 1
+        reference = _reference(count, first, last)
+        power = prior[_SHAPE, first] + 0.5 * (reference + 1.0)
+        room = -1.0
+        for j in range(first, last):
+            row = terms[group[j]]
+            log_one = row[int(count[j]) + 1] - row[int(count[j])] - 0.5 * posterior[_P_LOG_RATE, j]
+            if complete:
+                weight[0] += log_one
+                log_one = 0.0
+            # Only items that have this column get its constant, so it becomes a factor.
+            used = _write_factor(
+                prior, posterior, j, -log_one / power, column, coefficient, position
+            )
+            room -= used
+            if room < 0:
+                position = _start_list(column, coefficient, position)
+                start[n_lists] = position
+                weight[n_lists + 2] = power
+                n_lists += 1
+                room = _LARGEST_LOG - used
+            position += 1
+        for sign in (1, -1):
+            n_lists, position = _plan_digits(
+                prior, posterior, first, last, reference, sign, n_lists,
+                column, coefficient, start, weight, position,
+            )  # fmt: skip
         first = last
     start[n_lists] = _fill_up(column, coefficient, position)
     weight[1] = n_lists
+
+
+@compiled
+def _plan_digits(  # type: ignore[no-untyped-def]
+    prior, posterior, first, last, reference, sign, n_lists,
+    column, coefficient, start, weight, position,
+):  # fmt: skip
+    """List the products for the counts of a group on one side of the reference."""
+    count = posterior[_P_COUNT]
+    digits = 0
+    for j in range(first, last):
+        digits |= _bits_above(count[j] - reference, sign)
+    bit = 0
+    while digits >> bit:
+        room = -1.0
+        for j in range(first, last):
+            if not (_bits_above(count[j] - reference, sign) >> bit) & 1:
+                continue
+            used = _write_factor(prior, posterior, j, 0.0, column, coefficient, position)
+            room -= used
+            if room < 0:
+                position = _start_list(column, coefficient, position)
+                start[n_lists] = position
+                weight[n_lists + 2] = 0.5 * sign * (1 << bit)
+                n_lists += 1
+                room = _LARGEST_LOG - used
+            position += 1
+        bit += 1
+    return n_lists, position
 
 
 @compiled
@@ -394,15 +453,15 @@ def _add_products(  # type: ignore[no-untyped-def]
         high = min(stop - b * BLOCK, BLOCK)
         first = b * BLOCK + low - start
         sums = out[first : first + high - low]
-        rows = window[b, :, low:high]
+        rows = window[b]
         for t in range(int(weight[1])):
             part = product[: high - low]
             part[:] = 1.0
             for e in range(list_start[t], list_start[t + 1], 4):
                 if complete:
-                    _multiply(part, rows, column, coefficient, e)
+                    _multiply(part, rows, low, column, coefficient, e)
                 else:
-                    _multiply_observed(part, rows, column, coefficient, e)
+                    _multiply_observed(part, rows, low, column, coefficient, e)
             power = weight[t + 2]
             constant = base if t == 0 else 0.0
             for p in range(len(part)):
@@ -410,9 +469,11 @@ def _add_products(  # type: ignore[no-untyped-def]
 
 
 @compiled_fast
-def _multiply(product, rows, column, coefficient, e):  # type: ignore[no-untyped-def]
+def _multiply(product, rows, low, column, coefficient, e):  # type: ignore[no-untyped-def]
     """Multiply by the factors of four columns."""
-    x0, x1, x2, x3 = rows[column[e]], rows[column[e + 1]], rows[column[e + 2]], rows[column[e + 3]]
+    high = low + len(product)
+    x0, x1 = rows[column[e], low:high], rows[column[e + 1], low:high]
+    x2, x3 = rows[column[e + 2], low:high], rows[column[e + 3], low:high]
     m0, m1 = coefficient[_CENTRE, e], coefficient[_CENTRE, e + 1]
     m2, m3 = coefficient[_CENTRE, e + 2], coefficient[_CENTRE, e + 3]
     s0, s1 = coefficient[_SCALE, e], coefficient[_SCALE, e + 1]
@@ -431,9 +492,11 @@ def _factor(x, centre, scale, one):  # type: ignore[no-untyped-def]
 
 
 @compiled_fast
-def _multiply_observed(product, rows, column, coefficient, e):  # type: ignore[no-untyped-def]
+def _multiply_observed(product, rows, low, column, coefficient, e):  # type: ignore[no-untyped-def]
     """Multiply by the factors of four columns where they are observed."""
-    x0, x1, x2, x3 = rows[column[e]], rows[column[e + 1]], rows[column[e + 2]], rows[column[e + 3]]
+    high = low + len(product)
+    x0, x1 = rows[column[e], low:high], rows[column[e + 1], low:high]
+    x2, x3 = rows[column[e + 2], low:high], rows[column[e + 3], low:high]
     m0, m1 = coefficient[_CENTRE, e], coefficient[_CENTRE, e + 1]
     m2, m3 = coefficient[_CENTRE, e + 2], coefficient[_CENTRE, e + 3]
     s0, s1 = coefficient[_SCALE, e], coefficient[_SCALE, e + 1]

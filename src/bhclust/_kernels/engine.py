@@ -2,34 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from bhclust._kernels import nodes
 from bhclust._kernels.coded import CategoricalPart
+from bhclust._kernels.counts import (
+    LARGEST_CODED_COUNT,
+    MultinomialPart,
+    PoissonPart,
+    largest_count,
+)
+from bhclust._kernels.diagonal import DiagonalPart
+from bhclust._kernels.full import FullPart
 from bhclust._kernels.part import Member, Part
 from bhclust._validation import FloatArray
 from bhclust.frontier import Frontier, Operation
-from bhclust.models import Bernoulli, Categorical, ClusterModel, Mixed
+from bhclust.models import (
+    Bernoulli,
+    Categorical,
+    ClusterModel,
+    DiagonalGaussian,
+    Gaussian,
+    Mixed,
+    Multinomial,
+    Poisson,
+)
 
 # The window of single leaves is packed again when this part of it has been merged away.
 _DEAD_SHARE = 1 / 8
 _OPERATIONS = tuple(Operation)
 
 
+# By the exact class: a subclass may have another log_marginal, and then needs the NumPy engine.
+_PARTS: dict[type[ClusterModel], Callable[[Any, FloatArray, int], Part]] = {
+    Bernoulli: CategoricalPart,
+    Categorical: CategoricalPart,
+    Multinomial: MultinomialPart,
+    Poisson: PoissonPart,
+    DiagonalGaussian: DiagonalPart,
+    Gaussian: FullPart,
+}
+
+
 def make_parts(model: ClusterModel, leaf_stats: FloatArray, n_slots: int) -> list[Part] | None:
     """Return the kernels of a model, or None if it has none."""
-    if isinstance(model, Mixed):
-        out: list[Part] = []
-        for part_model, block in model.blocks(leaf_stats):
-            inner = make_parts(part_model, block, n_slots)
-            if inner is None:
-                return None
-            out += inner
-        return out
-    if isinstance(model, (Bernoulli, Categorical)):
-        return [CategoricalPart(model, leaf_stats, n_slots)]
-    return None
+    if type(model) is Mixed:
+        found = [make_parts(part, block, n_slots) for part, block in model.blocks(leaf_stats)]
+        if any(parts is None for parts in found):
+            return None
+        return [part for parts in found if parts is not None for part in parts]
+    if type(model) not in _PARTS:
+        return None
+    if type(model) is Poisson and largest_count(leaf_stats) > LARGEST_CODED_COUNT:
+        return None
+    return [_PARTS[type(model)](model, leaf_stats, n_slots)]
 
 
 class CompiledEngine:

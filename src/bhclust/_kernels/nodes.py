@@ -225,8 +225,8 @@ def offer_odds(
 @compiled
 def _ratio_terms(values, i, j, operation, code, parameter, log_gamma):
     """Return log P, log(1 - P), log Q, log(1 - ρ) of an operation (`frontier._RatioTerms`)."""
-    left = operation == _ABSORB_RIGHT or operation == _COLLAPSE
-    right = operation == _ABSORB_LEFT or operation == _COLLAPSE
+    left = operation in (_ABSORB_RIGHT, _COLLAPSE)
+    right = operation in (_ABSORB_LEFT, _COLLAPSE)
     log_1m_rho, log_1m_prior, n_children, n_opened = 0.0, 0.0, 2.0, 0.0
     if left:
         log_1m_rho += values[_LOG_1M_R, i]
@@ -339,7 +339,10 @@ def _ratio(values, i, j, gain, code, parameter, log_gamma):
     elif raw > 0:
         # L is an average of e^G and (1 - ρ) / (1 - ϖ), which is at most 1 where r ≥ π
         needed = raw
-    return _round_relative(raw), _round_relative(tiebreak), needed - _SLACK
+    share = max(math.exp(log_cluster - raw), -math.expm1(log_1m_rho))
+    grid = math.ldexp(_ODDS_GRID, math.frexp(share)[1])
+    score = np.rint(raw / grid) * grid if grid > abs(raw) / _RATIO_DIGITS else raw
+    return _round_relative(score), _round_relative(tiebreak), needed - _SLACK
 
 
 @compiled

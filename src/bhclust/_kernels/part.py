@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-import numpy.typing as npt
 import numpy as np
+import numpy.typing as npt
 
 from bhclust._validation import FloatArray
 

@@ -10,19 +10,19 @@ from scipy.special import gammaln
 from bhclust._kernels.compile import compiled
 from bhclust._validation import FloatArray
 
-# Counts below come from a table; from here on Stirling's series is exact to the last digit.
+# Counts below come from a table, those above from Stirling's series.
 TABLE_LENGTH = 1024
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
-def log_gamma_table(start: FloatArray) -> FloatArray:
-    """Return ``lgamma(start + count)`` for count = 0 … TABLE_LENGTH - 1, a row a start."""
-    return np.asarray(gammaln(start[:, None] + np.arange(TABLE_LENGTH)))
+def log_gamma_table(start: FloatArray, length: int = TABLE_LENGTH) -> FloatArray:
+    """Return ``lgamma(start + count)`` for count = 0 … length - 1, a row a start."""
+    return np.asarray(gammaln(start[:, None] + np.arange(length)))
 
 
 @compiled
 def stirling(x: float) -> float:
-    """Return lgamma of a number of at least TABLE_LENGTH."""
+    """Return lgamma of a number of at least 64, where the first term left out is below 1e-19."""
     inverse = 1.0 / x
     square = inverse * inverse
     series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
@@ -30,7 +30,7 @@ def stirling(x: float) -> float:
 
 
 @compiled
-def table_log_gamma(table: FloatArray, row: int, start: float, count: int) -> float:
+def log_gamma_at(table, row, start, count):
     """Return ``lgamma(start + count)``, from the table's row where it reaches."""
     if count < table.shape[1]:
         return table[row, count]

@@ -92,7 +92,7 @@ class Brownian(Process):
     >>> tree = Tree([3, 3, 4, 4, -1], n_leaves=3, height=[0, 0, 0, 0.5, 2.0])
     >>> process = Brownian(covariance=1.0, root_variance=10.0, root_mean=[0.0]).resolve(X)
     >>> round(process.log_likelihood(tree, X), 6)
-    -7.075796
+    -8.122748
     """
 
     covariance: float | FloatArray | None = None

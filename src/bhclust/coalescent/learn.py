@@ -138,8 +138,8 @@ def learn_covariance(
     >>> tree = sample_tree(400, rng)
     >>> X = Brownian([1.0, 9.0]).resolve(np.zeros((1, 2))).simulate(tree, rng)
     >>> learned = learn_covariance(Brownian().resolve(X), [tree], X)
-    >>> learned.covariance.round(0)
-    array([1., 9.])
+    >>> bool(np.allclose(learned.covariance, [1.0, 9.0], rtol=0.2))
+    True
     """
     prior = InverseWishart.around(process) if prior is None else prior
     shares = np.full(len(trees), 1 / len(trees)) if weights is None else weights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -91,14 +91,18 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             weight=weight[rows],
             leaf_names=None if names is None else tuple(names[row] for row in rows),
         )
+        labels = self._label_rows(result.tree, model, mixing, table_values, rows)
+        # Nothing is stored before this line, so that a fit that fails changes nothing.
+        self._check_columns(X, reset=True)
         self.schema_ = table.schema
         self.model_ = model
         self.mixing_ = mixing
         self.tree_ = result.tree
         self.search_info_ = result.info
         self.leaf_rows_ = rows
+        self.labels_ = labels
+        self.n_clusters_ = int(labels.max()) + 1
         self._store_results()
-        self._label_all_rows(table_values)
         self._say(f"{self.n_clusters_} clusters, log evidence {self.log_evidence_:.4f}")
         return self
 
@@ -256,11 +260,14 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read(self, X: Any) -> Table:
         if isinstance(self.model, str) and self.model == "auto":
-            table = read_table(X, kinds=self.column_kinds)
-        else:
-            table = read_table(X, kinds=self._given_model().column_kinds)
-        self._check_columns(X, reset=True)
-        return table
+            return read_table(X, kinds=self.column_kinds)
+        model = self._given_model()
+        if self.column_kinds is not None:
+            raise BhclustError(
+                f"{type(self).__name__}: column_kinds goes with model='auto'; "
+                f"{type(model).__name__} says itself what its columns are."
+            )
+        return read_table(X, kinds=model.column_kinds)
 
     def _check_columns(self, X: Any, *, reset: bool) -> None:
         """Take over, or compare, number and names of the columns as scikit-learn does."""
@@ -295,17 +302,20 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         elif isinstance(self.mixing_, (Constant, Rose)):
             self.gamma_ = self.mixing_.gamma
 
-    def _label_all_rows(self, values: Any) -> None:
-        leaf_labels = posterior.cut(self.tree_, self.n_clusters)
-        self.n_clusters_ = int(leaf_labels.max()) + 1
-        self.labels_ = np.zeros(values.shape[0], dtype=np.intp)
-        self.labels_[self.leaf_rows_] = leaf_labels
-        absent = np.setdiff1d(np.arange(values.shape[0]), self.leaf_rows_)
+    def _label_rows(
+        self, tree: Tree, model: ClusterModel, mixing: Mixing, values: Any, leaf_rows: IntArray
+    ) -> IntArray:
+        """Return the labels of all rows: those of the leaves by the cut, others by prediction."""
+        leaf_labels = posterior.cut(tree, self.n_clusters)
+        labels = np.zeros(values.shape[0], dtype=np.intp)
+        labels[leaf_rows] = leaf_labels
+        absent = np.setdiff1d(np.arange(values.shape[0]), leaf_rows)
         if len(absent):
             probabilities = posterior.cluster_probabilities(
-                self.tree_, self.model_, self.mixing_, values[absent], leaf_labels
+                tree, model, mixing, values[absent], leaf_labels
             )
-            self.labels_[absent] = np.argmax(probabilities[:, :-1], axis=1)
+            labels[absent] = np.argmax(probabilities[:, :-1], axis=1)
+        return labels
 
     def _leaf(self, row: npt.ArrayLike) -> IntArray:
         rows = np.asarray(row)
@@ -469,11 +479,18 @@ _ESTIMATORS: dict[str, type[_TreeClustering]] = {
 }
 
 
-def load(path: str | PathLike[str]) -> Any:
+def load(path: str | PathLike[str], *, known: Iterable[type[ClusterModel]] = ()) -> Any:
     """Read an estimator that was written by its ``save``, or a tree written by `Tree.save`.
 
-    No code is run and nothing is unpickled. The `model` of what is read is the fitted one, with
-    all hyperparameters filled in; a random generator is not kept.
+    No code is run and nothing is unpickled. If the model was given as an object, `model` is the
+    fitted one, with all hyperparameters filled in; a random generator is not kept.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    known : iterable of classes
+        Models of one's own that the file may name.
 
     Raises
     ------
@@ -487,20 +504,23 @@ def load(path: str | PathLike[str]) -> Any:
     if name not in _ESTIMATORS:
         raise FileFormatError(f"{path} holds a {name!r}, which this release does not know.")
     try:
-        return _rebuild(_ESTIMATORS[name], header, arrays)
+        return _rebuild(_ESTIMATORS[name], header, arrays, known)
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise FileFormatError(f"{path} does not hold a valid {name}: {error}.") from error
 
 
 def _rebuild(
-    kind: type[_TreeClustering], header: Mapping[str, Any], arrays: Mapping[str, Any]
+    kind: type[_TreeClustering],
+    header: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    known: Iterable[type[ClusterModel]],
 ) -> _TreeClustering:
-    parameters = dict(header["parameters"])
+    model = model_from_spec(header["model"], _part(arrays, "model."), known=known)
+    parameters = {"model": model, **header["parameters"]}
     if isinstance(parameters["column_kinds"], list):
         parameters["column_kinds"] = dict(parameters["column_kinds"])
     estimator = kind(**parameters)
-    estimator.model_ = model_from_spec(header["model"], _part(arrays, "model."))
-    estimator.model = estimator.model_
+    estimator.model_ = model
     estimator.tree_ = io.tree_from_arrays(header["tree"], arrays)
     estimator.schema_ = Schema.from_dict(header["schema"])
     estimator.n_features_in_ = len(estimator.schema_.columns)
@@ -527,7 +547,7 @@ def _plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     plain = {
         name: value.item() if isinstance(value, np.generic) else value
         for name, value in parameters.items()
-        if name != "model"
+        if not isinstance(value, ClusterModel)
     }
     if isinstance(plain["column_kinds"], Mapping):
         plain["column_kinds"] = [[key, kind] for key, kind in plain["column_kinds"].items()]

@@ -14,6 +14,7 @@ from bhclust._validation import (
     FloatArray,
     broadcast_hyperparameter,
     check_complete,
+    check_magnitude,
 )
 from bhclust.models._columnwise import (
     ColumnwiseModel,
@@ -64,6 +65,9 @@ class _CentredModel(ColumnwiseModel):
     origin: npt.ArrayLike | None = field(default=None, kw_only=True, repr=False)
 
     kind: ClassVar[Kind] = "real"
+
+    def _check_values(self, table: Any) -> None:
+        check_magnitude(table, self._column)
 
     def _placed(self, column_means: FloatArray) -> Self:
         value = column_means if self.origin is None else self.origin
@@ -371,6 +375,7 @@ class Gaussian(_CentredModel):
         return checked
 
     def _check_values(self, table: Any) -> None:
+        super()._check_values(table)
         check_complete(table, owner=self._owner, instead="DiagonalGaussian", column=self._column)
 
     def _number(self, name: str) -> float:

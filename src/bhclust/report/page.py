@@ -8,6 +8,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
+from bhclust import __version__
 from bhclust._validation import listed
 from bhclust.models.base import Column
 from bhclust.report import dendrogram
@@ -29,8 +30,6 @@ def render(summary: Summary, estimator: Any, names: Sequence[str], *, title: str
     title : str
         The heading.
     """
-    from bhclust import __version__
-
     folder = resources.files("bhclust.report")
     page = Template(folder.joinpath("report.html").read_text("utf-8"))
     leaf_labels = estimator.labels_[getattr(estimator, "leaf_rows_", slice(None))]

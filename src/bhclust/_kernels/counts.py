@@ -1,0 +1,481 @@
+"""Kernels for Poisson columns and for multinomial rows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+from bhclust._kernels.coded import Packing, add_looked_up, fill_table
+from bhclust._kernels.compile import compiled, compiled_fast
+from bhclust._kernels.part import Member
+from bhclust._kernels.special import log_gamma_at, log_gamma_table, stirling
+from bhclust._validation import FloatArray
+from bhclust.models.discrete import Multinomial, Poisson
+
+# A column with larger counts than this is not coded value by value.
+LARGEST_CODED_COUNT = 4095
+# Rising factorials of a column are tabulated for counts of an item up to this.
+_TABULATED_COUNT = 4
+# A table over counts may hold so many numbers (32 MB); the rest comes from Stirling's series,
+# which needs arguments of at least _SHORTEST_TABLE.
+_TABLE_NUMBERS = 1 << 22
+_SHORTEST_TABLE = 64
+
+
+def largest_count(leaf_stats: FloatArray) -> float:
+    """Return the largest count of a single item among Poisson statistics."""
+    d = leaf_stats.shape[1] // 3
+    return float(leaf_stats[:, d : 2 * d].max(initial=0.0))
+
+
+class PoissonPart:
+    """Poisson counts with a gamma prior per column; counts up to `LARGEST_CODED_COUNT`."""
+
+    def __init__(self, model: Poisson, leaf_stats: FloatArray, n_slots: int) -> None:
+        d = leaf_stats.shape[1] // 3
+        observed = leaf_stats[:, :d] > 0
+        self._values = np.where(observed, leaf_stats[:, d : 2 * d], -1).astype(np.int32)
+        self._complete = bool(observed.all())
+        sizes = self._values.max(axis=0).astype(np.int64) + 1
+        missing_level = np.maximum(sizes, 1)
+        # A missing value is one more value, whose log probability is zero.
+        self._packing = Packing(missing_level + (0 if self._complete else 1))
+        levels = np.where(observed, self._values, missing_level)
+        self._codes = self._packing.codes(levels)
+        self._level_values = np.zeros(self._packing.n_values)
+        shape, rate = (np.array(model.hyperparameter(name)) for name in ("shape", "rate"))
+        self._log_factorials = leaf_stats[:, 2 * d :].sum(axis=1)
+        self._sums = np.zeros((n_slots, d), dtype=np.int64)
+        self._sizes = np.zeros((n_slots, d), dtype=np.int64)
+        self._slot_factorials = np.zeros(n_slots)
+        self._focus_sums = np.zeros(d, dtype=np.int64)
+        self._focus_sizes = np.zeros(d, dtype=np.int64)
+        log_gamma = log_gamma_table(shape)
+        log_rate = np.log(rate[:, None] + np.arange(log_gamma.shape[1]))
+        constant = float((shape * np.log(rate) - gammaln(shape)).sum())
+        self._prior = (shape, rate, log_gamma, log_rate, constant)
+        self._log_count = np.log(np.maximum(np.arange(int(sizes.max(initial=0)) + 2), 1))
+        self._store = (
+            self._values,
+            self._log_factorials,
+            self._sums,
+            self._sizes,
+            self._slot_factorials,
+        )
+        self._focus_factorials = 0.0
+        self._focus_log_f = 0.0
+
+    def focus(self, member: Member) -> None:
+        self._focus_factorials, self._focus_log_f = _focus_poisson(
+            *member,
+            *self._store,
+            self._focus_sums,
+            self._focus_sizes,
+            *self._prior,
+            *self._packing.layout,
+            self._level_values,
+            self._log_count,
+            not self._complete,
+        )
+
+    def add_singles(self, start: int, stop: int, out: FloatArray) -> None:
+        add_looked_up(self._codes, self._packing.table, self._focus_log_f, start, stop, out)
+
+    def add_clusters(self, slots: npt.NDArray[np.int64], out: FloatArray) -> None:
+        _add_poisson_unions(
+            self._focus_sums,
+            self._focus_sizes,
+            self._focus_factorials,
+            self._sums,
+            self._sizes,
+            self._slot_factorials,
+            slots,
+            *self._prior,
+            out,
+        )
+
+    def merge(self, left: Member, right: Member, slot: int) -> float:
+        return float(_merge_poisson(*left, *right, slot, *self._store, *self._prior))
+
+    def compact(self, keep: npt.NDArray[np.int64]) -> None:
+        self._codes = self._codes[keep]
+
+
+@compiled
+def _add_poisson(
+    is_leaf, index, values, factorials, sums, sizes, slot_factorials, sum_out, size_out
+):
+    """Add a cluster's statistics to the given rows; return its log factorials."""
+    if is_leaf:
+        for j in range(values.shape[1]):
+            if values[index, j] >= 0:
+                sum_out[j] += values[index, j]
+                size_out[j] += 1
+        return factorials[index]
+    for j in range(sums.shape[1]):
+        sum_out[j] += sums[index, j]
+        size_out[j] += sizes[index, j]
+    return slot_factorials[index]
+
+
+@compiled
+def _log_rate_at(table, row, rate, size):
+    if size < table.shape[1]:
+        return table[row, size]
+    return math.log(rate + size)
+
+
+@compiled
+def _poisson_log_f(sums, sizes, factorials, shape, rate, log_gamma, log_rate, constant):
+    out = constant - factorials
+    for j in range(len(sums)):
+        log_posterior_rate = _log_rate_at(log_rate, j, rate[j], sizes[j])
+        out += log_gamma_at(log_gamma, j, shape[j], sums[j])
+        out -= (shape[j] + sums[j]) * log_posterior_rate
+    return out
+
+
+@compiled
+def _merge_poisson(
+    left_is_leaf,
+    left,
+    right_is_leaf,
+    right,
+    slot,
+    values,
+    factorials,
+    sums,
+    sizes,
+    slot_factorials,
+    shape,
+    rate,
+    log_gamma,
+    log_rate,
+    constant,
+):
+    sums[slot] = 0
+    sizes[slot] = 0
+    total = 0.0
+    for side in range(2):
+        total += _add_poisson(
+            left_is_leaf if side == 0 else right_is_leaf,
+            left if side == 0 else right,
+            values,
+            factorials,
+            sums,
+            sizes,
+            slot_factorials,
+            sums[slot],
+            sizes[slot],
+        )
+    slot_factorials[slot] = total
+    return _poisson_log_f(
+        sums[slot], sizes[slot], total, shape, rate, log_gamma, log_rate, constant
+    )
+
+
+@compiled
+def _focus_poisson(
+    is_leaf,
+    index,
+    values,
+    factorials,
+    sums,
+    sizes,
+    slot_factorials,
+    focus_sums,
+    focus_sizes,
+    shape,
+    rate,
+    log_gamma,
+    log_rate,
+    constant,
+    value_start,
+    group,
+    stride,
+    table,
+    level_values,
+    log_count,
+    has_missing,
+):
+    """Load a cluster and tabulate its predictive log probability of every count."""
+    focus_sums[:] = 0
+    focus_sizes[:] = 0
+    total = _add_poisson(
+        is_leaf, index, values, factorials, sums, sizes, slot_factorials, focus_sums, focus_sizes
+    )
+    for j in range(len(shape)):
+        posterior_shape = shape[j] + focus_sums[j]
+        log_now = _log_rate_at(log_rate, j, rate[j], focus_sizes[j])
+        log_next = _log_rate_at(log_rate, j, rate[j], focus_sizes[j] + 1)
+        first, last = value_start[j], value_start[j + 1]
+        if has_missing:
+            last -= 1
+            level_values[last] = 0.0
+        value = posterior_shape * (log_now - log_next)
+        level_values[first] = value
+        # Γ(shape + x) / x! grows by (shape + x - 1) / x from count to count.
+        for x in range(1, last - first):
+            value += math.log(posterior_shape + x - 1) - log_next - log_count[x]
+            level_values[first + x] = value
+    fill_table(level_values, value_start, group, stride, table)
+    log_f = _poisson_log_f(
+        focus_sums, focus_sizes, total, shape, rate, log_gamma, log_rate, constant
+    )
+    return total, log_f
+
+
+@compiled_fast
+def _add_poisson_unions(
+    focus_sums,
+    focus_sizes,
+    focus_factorials,
+    sums,
+    sizes,
+    slot_factorials,
+    slots,
+    shape,
+    rate,
+    log_gamma,
+    log_rate,
+    constant,
+    out,
+):
+    for p in range(len(slots)):
+        slot = slots[p]
+        value = constant - focus_factorials - slot_factorials[slot]
+        for j in range(len(shape)):
+            total = focus_sums[j] + sums[slot, j]
+            size = focus_sizes[j] + sizes[slot, j]
+            if total < log_gamma.shape[1]:
+                value += log_gamma[j, total]
+            else:
+                value += stirling(shape[j] + total)
+            if size < log_rate.shape[1]:
+                value -= (shape[j] + total) * log_rate[j, size]
+            else:
+                value -= (shape[j] + total) * math.log(rate[j] + size)
+        out[p] += value
+
+
+class MultinomialPart:
+    """Rows of counts with one Dirichlet prior; an item costs its non-zero entries."""
+
+    def __init__(self, model: Multinomial, leaf_stats: FloatArray, n_slots: int) -> None:
+        n, width = leaf_stats.shape
+        d = width - 2
+        counts = leaf_stats[:, :d]
+        rows, columns = np.nonzero(counts)
+        self._pointer = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
+        self._column = columns.astype(np.int32)
+        self._count = counts[rows, columns].astype(np.int32)
+        self._coefficient = np.ascontiguousarray(leaf_stats[:, d])
+        totals = counts.sum(axis=1).astype(np.int64)
+        # Rows have few different totals: what depends on a total is looked up.
+        self._distinct_totals, self._total_code = np.unique(totals, return_inverse=True)
+        self._window = np.arange(n)
+        self._alpha = np.array(model.hyperparameter("concentration"))
+        self._total_alpha = float(self._alpha.sum())
+        self._slot_counts = np.zeros((n_slots, d), dtype=np.int32)
+        self._slot_totals = np.zeros(n_slots, dtype=np.int64)
+        self._slot_coefficients = np.zeros(n_slots)
+        length = int(np.clip(_TABLE_NUMBERS // d, _SHORTEST_TABLE, 1024))
+        self._table = log_gamma_table(self._alpha, length)
+        self._constant = float(gammaln(self._total_alpha) - self._table[:, 0].sum())
+        self._leaves = (self._pointer, self._column, self._count, self._coefficient, totals)
+        self._slots = (self._slot_counts, self._slot_totals, self._slot_coefficients)
+        self._focus_counts = np.zeros(d, dtype=np.int32)
+        self._focus_total = 0
+        self._focus_coefficient = 0.0
+        self._focus_log_f = 0.0
+        self._rising = np.zeros((d, _TABULATED_COUNT))
+        self._steps = np.arange(_TABULATED_COUNT)
+
+    def focus(self, member: Member) -> None:
+        self._focus_counts[:] = 0
+        self._focus_total, self._focus_coefficient = _add_multinomial(
+            *member, *self._leaves, *self._slots, self._focus_counts
+        )
+        self._focus_log_f = _multinomial_log_f(
+            self._focus_counts,
+            self._focus_total,
+            self._focus_coefficient,
+            self._alpha,
+            self._total_alpha,
+            self._table,
+            self._constant,
+        )
+        shifted = (self._alpha + self._focus_counts)[:, None] + self._steps
+        np.cumsum(np.log(shifted), axis=1, out=self._rising)
+
+    def add_singles(self, start: int, stop: int, out: FloatArray) -> None:
+        before = self._total_alpha + self._focus_total
+        of_total = self._focus_log_f + gammaln(before) - gammaln(before + self._distinct_totals)
+        _add_multinomial_singles(
+            self._window[start:stop],
+            *self._leaves[:4],
+            self._total_code,
+            of_total,
+            self._rising,
+            self._alpha,
+            self._focus_counts,
+            out,
+        )
+
+    def add_clusters(self, slots: npt.NDArray[np.int64], out: FloatArray) -> None:
+        _add_multinomial_unions(
+            self._focus_counts,
+            self._focus_total,
+            self._focus_coefficient,
+            *self._slots,
+            slots,
+            self._alpha,
+            self._total_alpha,
+            self._table,
+            self._constant,
+            out,
+        )
+
+    def merge(self, left: Member, right: Member, slot: int) -> float:
+        return float(
+            _merge_multinomial(
+                *left,
+                *right,
+                slot,
+                *self._leaves,
+                *self._slots,
+                self._alpha,
+                self._total_alpha,
+                self._table,
+                self._constant,
+            )
+        )
+
+    def compact(self, keep: npt.NDArray[np.int64]) -> None:
+        self._window = self._window[keep]
+
+
+@compiled
+def _add_multinomial(
+    is_leaf,
+    index,
+    pointer,
+    column,
+    count,
+    coefficient,
+    totals,
+    slot_counts,
+    slot_totals,
+    slot_coefficients,
+    counts_out,
+):
+    """Add a cluster's counts to the given row; return its total and log coefficients."""
+    if is_leaf:
+        for entry in range(pointer[index], pointer[index + 1]):
+            counts_out[column[entry]] += count[entry]
+        return totals[index], coefficient[index]
+    for j in range(len(counts_out)):
+        counts_out[j] += slot_counts[index, j]
+    return slot_totals[index], slot_coefficients[index]
+
+
+@compiled
+def _multinomial_log_f(counts, total, coefficient, alpha, total_alpha, table, constant):
+    out = constant + coefficient - math.lgamma(total_alpha + total)
+    for j in range(len(counts)):
+        out += log_gamma_at(table, j, alpha[j], counts[j])
+    return out
+
+
+@compiled
+def _merge_multinomial(
+    left_is_leaf,
+    left,
+    right_is_leaf,
+    right,
+    slot,
+    pointer,
+    column,
+    count,
+    coefficient,
+    totals,
+    slot_counts,
+    slot_totals,
+    slot_coefficients,
+    alpha,
+    total_alpha,
+    table,
+    constant,
+):
+    slot_counts[slot] = 0
+    total, coefficients = 0, 0.0
+    for side in range(2):
+        more, extra = _add_multinomial(
+            left_is_leaf if side == 0 else right_is_leaf,
+            left if side == 0 else right,
+            pointer,
+            column,
+            count,
+            coefficient,
+            totals,
+            slot_counts,
+            slot_totals,
+            slot_coefficients,
+            slot_counts[slot],
+        )
+        total += more
+        coefficients += extra
+    slot_totals[slot] = total
+    slot_coefficients[slot] = coefficients
+    return _multinomial_log_f(
+        slot_counts[slot], total, coefficients, alpha, total_alpha, table, constant
+    )
+
+
+@compiled
+def _add_multinomial_singles(
+    rows, pointer, column, count, coefficient, total_code, of_total, rising, alpha, focus, out
+):
+    for p in range(len(rows)):
+        row = rows[p]
+        value = of_total[total_code[row]] + coefficient[row]
+        for entry in range(pointer[row], pointer[row + 1]):
+            j, x = column[entry], count[entry]
+            if x <= rising.shape[1]:
+                value += rising[j, x - 1]
+            else:
+                start = alpha[j] + focus[j]
+                value += math.lgamma(start + x) - math.lgamma(start)
+        out[p] += value
+
+
+@compiled_fast
+def _add_multinomial_unions(
+    focus,
+    focus_total,
+    focus_coefficient,
+    slot_counts,
+    slot_totals,
+    slot_coefficients,
+    slots,
+    alpha,
+    total_alpha,
+    table,
+    constant,
+    out,
+):
+    for p in range(len(slots)):
+        other = slot_counts[slots[p]]
+        total = focus_total + slot_totals[slots[p]]
+        value = constant + focus_coefficient + slot_coefficients[slots[p]]
+        value -= math.lgamma(total_alpha + total)
+        for j in range(len(focus)):
+            count = focus[j] + other[j]
+            if count < table.shape[1]:
+                value += table[j, count]
+            else:
+                value += stirling(alpha[j] + count)
+        out[p] += value

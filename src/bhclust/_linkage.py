@@ -1,0 +1,204 @@
+"""Ward and average linkage of weighted rows, in O(n d) memory.
+
+Both distances are reducible and need only centres, weights and spreads, so the nearest-neighbour
+chain gives the exact tree without a matrix of distances. SciPy's linkage knows no weights and
+keeps n² distances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from bhclust._kernels.compile import compiled, compiled_fast
+from bhclust._validation import FloatArray
+from bhclust.models.base import Column
+
+LinkageMethod = Literal["ward", "average"]
+
+
+def linkage_parent(
+    features: FloatArray, weight: FloatArray, method: LinkageMethod
+) -> npt.NDArray[np.int32]:
+    """Return the parents of the linkage tree of weighted rows.
+
+    Parameters
+    ----------
+    features : array of shape (n, d)
+        Rows without missing values.
+    weight : array of shape (n,)
+        Multiplicities: a row of weight w counts like w equal rows.
+    method : {"ward", "average"}
+        ``"ward"`` merges where the within-cluster sum of squares rises least; ``"average"`` where
+        the mean *squared* distance of the pairs is least.
+
+    Returns
+    -------
+    array of int32 of shape (2 n - 1,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[0.0], [1.0], [10.0], [12.0]])
+    >>> linkage_parent(rows, np.ones(4), "ward").tolist()
+    [4, 4, 5, 5, 6, 6, -1]
+    """
+    rows = np.ascontiguousarray(features, dtype=np.float64)
+    left, right = _chain(rows, np.asarray(weight, dtype=np.float64), method == "ward")
+    n = len(rows)
+    parent = np.full(2 * n - 1, -1, dtype=np.int32)
+    parent[left] = parent[right] = np.arange(n, 2 * n - 1)
+    return parent
+
+
+def numeric_features(values: Any, columns: Sequence[Column], weight: FloatArray) -> FloatArray:
+    """Return rows of numbers whose Euclidean distances mean something for every kind of column.
+
+    Reals are standardised, counts replaced by twice their root (whose noise has variance 1),
+    categories one-hot encoded over √2, so that two different ones are at distance 1 like two
+    different binary values; a missing entry is the mean of its column. In a table of several
+    kinds every column is scaled to variance 1.
+
+    Parameters
+    ----------
+    values : array or sparse array of shape (n, d)
+        The encoded table; NaN is missing.
+    columns : sequence of Column
+        Names, kinds and categories.
+    weight : array of shape (n,)
+        Multiplicities of the rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bhclust.models import Column
+    >>> X = np.array([[0.0], [1.0], [np.nan]])
+    >>> numeric_features(X, [Column("x", "binary")], np.ones(3)).ravel().tolist()
+    [0.0, 1.0, 0.5]
+    """
+    table = np.asarray(values.toarray() if sparse.issparse(values) else values, dtype=np.float64)
+    several = len({column.kind for column in columns}) > 1
+    blocks = []
+    for j, column in enumerate(columns):
+        block = _filled(_as_numbers(table[:, j], column), weight)
+        if several or column.kind == "real":
+            block = _standardised(block, weight)
+        blocks.append(block)
+    return np.hstack(blocks)
+
+
+def _as_numbers(entries: FloatArray, column: Column) -> FloatArray:
+    if column.kind == "count":
+        return 2 * np.sqrt(entries)[:, None]
+    if column.kind != "categorical":
+        return entries[:, None]
+    observed = ~np.isnan(entries)
+    highest = int(entries[observed].max(initial=0))
+    hot = (entries[:, None] == np.arange(max(len(column.categories), highest + 1))) / np.sqrt(2)
+    hot[~observed] = np.nan
+    return np.asarray(hot)
+
+
+def _filled(block: FloatArray, weight: FloatArray) -> FloatArray:
+    observed = ~np.isnan(block)
+    counts = weight @ observed
+    totals = weight @ np.where(observed, block, 0.0)
+    return np.where(observed, block, totals / np.where(counts > 0, counts, 1.0))
+
+
+def _standardised(block: FloatArray, weight: FloatArray) -> FloatArray:
+    total = weight.sum()
+    centred = block - weight @ block / total
+    # The columns of one category share a scale, or rare values would count most.
+    variance = float((weight @ np.square(centred)).sum() / total)
+    size = float(np.abs(block).max(initial=0.0))
+    constant = variance <= np.square(1e-12 * size)
+    return np.zeros_like(centred) if constant else centred / np.sqrt(variance)
+
+
+@compiled_fast
+def _nearest(centre: Any, weight: Any, spread: Any, live: Any, n_live: int, i: int, ward: bool):  # type: ignore[no-untyped-def]
+    """Return the position in ``live`` of the cluster nearest to i, and its distance.
+
+    Ties go to the position met first.
+    """
+    best, nearest = np.inf, -1
+    for place in range(n_live):
+        j = live[place]
+        if j == i:
+            continue
+        squares = 0.0
+        for feature in range(centre.shape[1]):
+            gap = centre[i, feature] - centre[j, feature]
+            squares += gap * gap
+        if ward:
+            distance = squares * (weight[i] * weight[j] / (weight[i] + weight[j]))
+        else:
+            distance = squares + spread[i] + spread[j]
+        if distance < best:
+            best, nearest = distance, place
+    return nearest, best
+
+
+@compiled
+def _chain(rows: Any, row_weight: Any, ward: bool):  # type: ignore[no-untyped-def]
+    """Return the ids merged in each step; every cluster is kept in the place of its first row."""
+    n, d = rows.shape
+    centre, weight, spread = rows.copy(), row_weight.copy(), np.zeros(n)
+    node = np.arange(n)  # id of the cluster that a place holds
+    live = np.arange(n)
+    n_live = n
+    chain = np.empty(n, dtype=np.int64)
+    length = 0
+    left, right = np.empty(n - 1, dtype=np.int64), np.empty(n - 1, dtype=np.int64)
+    for step in range(n - 1):
+        if length == 0:
+            chain[0] = live[0]
+            length = 1
+        while True:
+            tip = chain[length - 1]
+            place, distance = _nearest(centre, weight, spread, live, n_live, tip, ward)
+            following = live[place]
+            if length > 1:
+                before = chain[length - 2]
+                # On a tie the chain turns back, or it would run in circles.
+                if following == before or _gap(centre, weight, spread, tip, before, ward) <= distance:
+                    following = before
+            if length > 1 and following == chain[length - 2]:
+                break
+            chain[length] = following
+            length += 1
+        length -= 2
+        keep, gone = min(tip, following), max(tip, following)
+        left[step], right[step] = node[keep], node[gone]
+        total = weight[keep] + weight[gone]
+        between = _gap(centre, weight, spread, keep, gone, True)
+        spread[keep] = (weight[keep] * spread[keep] + weight[gone] * spread[gone] + between) / total
+        share = weight[gone] / total
+        for feature in range(d):
+            centre[keep, feature] += share * (centre[gone, feature] - centre[keep, feature])
+        weight[keep] = total
+        node[keep] = n + step
+        write = 0
+        for read in range(n_live):
+            if live[read] != gone:
+                live[write] = live[read]
+                write += 1
+        n_live -= 1
+    return left, right
+
+
+@compiled_fast
+def _gap(centre: Any, weight: Any, spread: Any, i: int, j: int, ward: bool):  # type: ignore[no-untyped-def]
+    """Return the distance of two clusters, in the words of `_nearest`."""
+    squares = 0.0
+    for feature in range(centre.shape[1]):
+        gap = centre[i, feature] - centre[j, feature]
+        squares += gap * gap
+    if ward:
+        return squares * (weight[i] * weight[j] / (weight[i] + weight[j]))
+    return squares + spread[i] + spread[j]

@@ -1,0 +1,359 @@
+"""Ways to a tree besides the papers' greedy order, all scored by the same evidence.
+
+Merge order matters: under a vague prior, or on nested data, the greedy order fails where a
+linkage tree scored under the same model does well. A candidate costs little, and its evidence is
+directly comparable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bhclust._coordinates import Prior
+from bhclust._fixed_tree import FixedTree, evaluate
+from bhclust._kernels.engine import CompiledEngine
+from bhclust._linkage import LinkageMethod, linkage_parent
+from bhclust._validation import BhclustError, FloatArray, IntArray
+from bhclust.agglomerate import (
+    EngineName,
+    Merge,
+    NumpyEngine,
+    SearchInfo,
+    _assemble,
+    _make_engine,
+    agglomerate,
+    score_tree,
+)
+from bhclust.frontier import Frontier, odds_scores, ratio_scores
+from bhclust.mixing import DirichletProcess, Mixing
+from bhclust.models.base import ClusterModel
+from bhclust.tree import Tree
+
+#: what each strategy tries, cheapest and most faithful to the papers first
+STRATEGIES: dict[str, tuple[str, ...]] = {
+    "greedy": ("greedy",),
+    "rounds": ("rounds",),
+    "ward": ("ward",),
+    "average": ("average",),
+    "best": ("greedy", "ward", "average"),
+    "all": ("greedy", "ward", "average", "rounds"),
+}
+
+
+class Leaves(NamedTuple):
+    """The items that a tree is built of.
+
+    ``features`` gives rows of numbers for linkage when it is called, or None where there are none.
+    """
+
+    stats: FloatArray
+    weight: FloatArray
+    names: tuple[str, ...] | None
+    features: Callable[[], FloatArray] | None
+
+
+class Candidate(NamedTuple):
+    """A tree, where it comes from, and its evidence."""
+
+    tree: Tree
+    origin: str
+    evidence: float
+    info: SearchInfo | None
+
+
+class Builder:
+    """Builds the tree of a strategy for any prior; linkage topologies are found only once.
+
+    Parameters
+    ----------
+    leaves : Leaves
+        The items.
+    strategy : str
+        One of `STRATEGIES`.
+    rose : bool
+        Whether nodes may have any number of children.
+    engine : {"auto", "numpy", "compiled"}
+        As in `agglomerate`.
+
+    Attributes
+    ----------
+    last : Candidate
+        What the last call returned, and where it came from.
+    candidates : dict of str to float
+        Evidence of every candidate of the last call.
+    """
+
+    def __init__(
+        self, leaves: Leaves, strategy: str, *, rose: bool, engine: EngineName = "auto"
+    ) -> None:
+        self.leaves, self.rose, self.engine = leaves, rose, engine
+        self.tried = STRATEGIES[strategy]
+        self.last: Candidate | None = None
+        self.candidates: dict[str, float] = {}
+        self._linkage: dict[str, npt.NDArray[np.int32]] = {}
+
+    def __call__(self, prior: Prior, known: Tree | None = None) -> Tree:
+        """Return the tree of highest evidence; several candidates include the known topology."""
+        found = [self._candidate(origin, prior) for origin in self._affordable(prior.mixing)]
+        if known is not None and len(self.tried) > 1:
+            found.append(_judged(self._score(known.parent, prior), "kept", prior))
+        self.candidates = {candidate.origin: candidate.evidence for candidate in found}
+        self.last = max(found, key=lambda candidate: candidate.evidence)
+        return self.last.tree
+
+    def _affordable(self, mixing: Mixing) -> tuple[str, ...]:
+        if len(self.tried) == 1:
+            return self.tried
+        # The bound of a Dirichlet process sums over more partitions the more a tree is resolved:
+        # a binary linkage tree would always beat a rose tree, whatever it says.
+        rose_bound = self.rose and isinstance(mixing, DirichletProcess)
+        if rose_bound or self.leaves.features is None or len(self.leaves.stats) < 3:
+            return ("greedy",)
+        return self.tried
+
+    def _candidate(self, origin: str, prior: Prior) -> Candidate:
+        stats, weight, names, _ = self.leaves
+        if origin == "greedy":
+            tree, info = agglomerate(
+                prior.model,
+                stats,
+                prior.mixing,
+                rose=self.rose,
+                weight=weight,
+                engine=self.engine,
+                leaf_names=names,
+            )
+            return _judged(tree, origin, prior, info)
+        if origin == "rounds":
+            parent, info = rounds(
+                prior.model, stats, prior.mixing, rose=self.rose, weight=weight, engine=self.engine
+            )
+            return _judged(self._score(parent, prior), origin, prior, info)
+        tree = self._score(self._linked("ward" if origin == "ward" else "average"), prior)
+        if self.rose and not isinstance(prior.mixing, DirichletProcess):
+            tree = self._score(collapsed(tree, prior.mixing), prior)
+        return _judged(tree, origin, prior)
+
+    def _score(self, parent: npt.NDArray[np.int32], prior: Prior) -> Tree:
+        stats, weight, names, _ = self.leaves
+        return score_tree(
+            parent, prior.model, stats, prior.mixing, weight=weight, leaf_names=names
+        )
+
+    def _linked(self, method: LinkageMethod) -> npt.NDArray[np.int32]:
+        if self.leaves.features is None:
+            raise BhclustError(f"strategy={method!r} needs rows of numbers for the linkage.")
+        if method not in self._linkage:
+            self._linkage[method] = linkage_parent(
+                self.leaves.features(), self.leaves.weight, method
+            )
+        return self._linkage[method]
+
+
+def _judged(tree: Tree, origin: str, prior: Prior, info: SearchInfo | None = None) -> Candidate:
+    return Candidate(tree, origin, evaluate(FixedTree.of(tree), *prior).value, info)
+
+
+class _Row(NamedTuple):
+    """Scores of one cluster against all other live ones."""
+
+    others: IntArray
+    score: FloatArray
+    tiebreak: FloatArray
+
+
+class _Rounds:
+    """Every live cluster's best partner among all others, and the engine that scores pairs."""
+
+    def __init__(
+        self,
+        model: ClusterModel,
+        stats: FloatArray,
+        mixing: Mixing,
+        weight: FloatArray,
+        *,
+        rose: bool,
+        engine: EngineName,
+    ) -> None:
+        n = len(stats)
+        self.frontier = Frontier(model.log_marginal(stats), weight, mixing)
+        self.engine: Any = _make_engine(engine, model, stats, self.frontier, rose=rose)
+        self.live = np.arange(n)
+        self.partner = np.full(2 * n - 1, -1, dtype=np.intp)
+        self.score = np.full((2 * n - 1, 2), -np.inf)  # score and tiebreak
+        self.n_rescans = 0
+        self._scores = ratio_scores if rose else odds_scores
+        self._rose = rose
+
+    def row(self, i: int) -> _Row:
+        """Score cluster i against all other live clusters, in the order of their ids."""
+        others = self.live[self.live != i]
+        if isinstance(self.engine, CompiledEngine):
+            ids = np.concatenate([self.engine._window, self.engine._cluster_ids])
+            log_f = self.engine._unions(i, 0, self.engine._cluster_ids)
+            # The window still holds leaves that were merged away; both lists are in order.
+            log_f = log_f[np.searchsorted(ids, others)]
+            return _Row(others, *self._scores(self.frontier, i, others, log_f))
+        assert isinstance(self.engine, NumpyEngine)
+        return _Row(others, *self.engine._pair_scores(self.frontier, i, others))
+
+    def find_partner(self, i: int) -> None:
+        """Find cluster i's best partner among all live ones."""
+        row = self.row(i)
+        self.n_rescans += 1
+        if not len(row.others):
+            self.partner[i] = -1
+            return
+        # lexsort is stable: on a full tie the lowest id, which comes first in the reversed keys.
+        best = np.lexsort((-row.others, row.tiebreak, row.score))[-1]
+        self.partner[i] = row.others[best]
+        self.score[i] = row.score[best], row.tiebreak[best]
+
+    def mutual_pairs(self) -> list[tuple[int, int]]:
+        """Return the pairs of clusters that are each other's best partner."""
+        best = self.partner[self.live]
+        mutual = (self.partner[best] == self.live) & (self.live < best)
+        return [(int(i), int(self.partner[i])) for i in self.live[mutual]]
+
+    def best_pair(self) -> tuple[int, int]:
+        """Return the pair of the best score: ties may leave no mutual pair."""
+        at = np.lexsort((-self.live, self.score[self.live, 1], self.score[self.live, 0]))[-1]
+        i, j = int(self.live[at]), int(self.partner[self.live[at]])
+        return min(i, j), max(i, j)
+
+    def merge(self, i: int, j: int) -> Merge:
+        """Merge two clusters."""
+        log_f, operation = self.engine.choose(self.frontier, i, j)
+        k = self.engine.merge(self.frontier, i, j, operation, log_f)
+        self.live = np.append(self.live[(self.live != i) & (self.live != j)], k)
+        return Merge(i, j, operation)
+
+    def refresh(self, first_new: int) -> None:
+        """Bring the best partners up to date after a round of merges."""
+        orphans = ~np.isin(self.partner[self.live], self.live) & (self.live < first_new)
+        for i in self.live[orphans].tolist():
+            self.find_partner(i)
+        # Ascending ids: a new cluster is offered to the older ones, which win ties.
+        for k in self.live[self.live >= first_new].tolist():
+            self.find_partner(k)
+            row = self.row(k)
+            old = self.score[row.others]
+            better = (row.score > old[:, 0]) | (
+                (row.score == old[:, 0]) & (row.tiebreak > old[:, 1])
+            )
+            better &= row.others < first_new
+            self.partner[row.others[better]] = k
+            self.score[row.others[better]] = np.column_stack([row.score, row.tiebreak])[better]
+
+
+def rounds(
+    model: ClusterModel,
+    leaf_stats: FloatArray,
+    mixing: Mixing,
+    *,
+    rose: bool = False,
+    weight: FloatArray | None = None,
+    engine: EngineName = "auto",
+) -> tuple[npt.NDArray[np.int32], SearchInfo]:
+    """Merge all mutually best pairs at once, round by round, by the scores of the greedy search.
+
+    Parameters
+    ----------
+    model, leaf_stats, mixing, rose, weight, engine
+        As in `bhclust.agglomerate.agglomerate`.
+
+    Returns
+    -------
+    parent : array of int32
+    info : SearchInfo
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bhclust.mixing import DirichletProcess
+    >>> from bhclust.models import Bernoulli
+    >>> X = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1]], dtype=float)
+    >>> model = Bernoulli(a=0.5, b=0.5).resolve(X)
+    >>> parent, info = rounds(model, model.suffstats(X), DirichletProcess(1.0))
+    >>> parent.tolist()
+    [4, 4, 5, 5, 6, 6, -1]
+    """
+    n = len(leaf_stats)
+    weight = np.ones(n) if weight is None else weight
+    state = _Rounds(model, leaf_stats, mixing, weight, rose=rose, engine=engine)
+    for i in range(n):
+        state.find_partner(i)
+    merges: list[Merge] = []
+    while len(merges) < n - 1:
+        first_new = n + len(merges)
+        pairs = state.mutual_pairs() or [state.best_pair()]
+        merges += [state.merge(i, j) for i, j in pairs]
+        if len(state.live) > 1:
+            state.refresh(first_new)
+    info = SearchInfo(state.engine.name, state.engine.n_pairs, state.n_rescans)
+    return _assemble(n, merges), info
+
+
+def collapsed(tree: Tree, mixing: Mixing) -> npt.NDArray[np.int32]:
+    """Return the parents after dissolving every node whose absence raises ``log p(D | T)``.
+
+    Nodes are visited from the leaves up. At each one the child whose dissolution raises its
+    evidence most is dissolved (its children move up), and again until none helps; evidence above
+    only rises with it. For priors without a normaliser (`Constant`, `Rose`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bhclust.mixing import Rose
+    >>> from bhclust.models import Bernoulli
+    >>> X = np.tile([1.0, 0.0, 1.0], (3, 1))
+    >>> model = Bernoulli(a=0.5, b=0.5).resolve(X)
+    >>> chain = score_tree([3, 3, 4, 4, -1], model, model.suffstats(X), Rose(0.5))
+    >>> collapsed(chain, Rose(0.5)).tolist()
+    [3, 3, 3, -1]
+    """
+    assert tree.log_marginal is not None
+    n, log_f = tree.n_leaves, tree.log_marginal
+    evidence = log_f.copy()
+    children: dict[int, list[int]] = {}
+    below: dict[int, float] = {}  # sum of the children's evidence
+    dissolved = np.zeros(tree.n_nodes, dtype=np.bool_)
+    for node in range(n, tree.n_nodes):
+        own = tree.children(node).tolist()
+        total = float(evidence[own].sum())
+        value = _mixed(mixing, len(own), float(log_f[node]), total)
+        while inner := [child for child in own if child >= n]:
+            sums = np.array([total - evidence[child] + below[child] for child in inner])
+            sizes = np.array([len(own) - 1 + len(children[child]) for child in inner])
+            values = _mixed(mixing, sizes, float(log_f[node]), sums)
+            best = int(np.argmax(values))
+            # Equal but for rounding counts as a rise: the tree is simpler.
+            if values[best] < value - 1e-9:
+                break
+            value, total = float(values[best]), float(sums[best])
+            dissolved[inner[best]] = True
+            own.remove(inner[best])
+            own += children.pop(inner[best])
+        children[node], below[node], evidence[node] = own, total, value
+    return _without(tree.parent, dissolved)
+
+
+def _mixed(mixing: Mixing, n_children: Any, log_f: float, split: Any) -> Any:
+    one = mixing.log_one(0.0, n_children) + log_f
+    return np.logaddexp(one, mixing.log_split(n_children) + split)
+
+
+def _without(
+    parent: npt.NDArray[np.int32], dissolved: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int32]:
+    """Return the parents after taking out nodes, whose children move up."""
+    above = parent.copy()
+    for node in range(len(parent) - 1, -1, -1):
+        if above[node] >= 0 and dissolved[above[node]]:
+            above[node] = above[above[node]]
+    new_id = np.append(np.cumsum(~dissolved) - 1, -1)
+    return np.asarray(new_id[above[~dissolved]], dtype=np.int32)
