@@ -177,7 +177,8 @@ def test_progress_and_diagnostics():
         rose=True,
         progress=lambda done, total: seen.append((done, total)),
     )
-    assert seen == [(step, 11) for step in range(1, 12)]
+    assert seen == sorted(seen)
+    assert seen[-1] == (11, 11)
     assert result.info.n_pairs >= 12 * 11 // 2
     assert result.info.n_rescans >= 0
 

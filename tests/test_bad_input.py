@@ -149,9 +149,10 @@ def test_poor_tables_are_fine(kind, X):
 @pytest.mark.parametrize("kind", [BayesianHierarchicalClustering, BayesianRoseTree])
 def test_an_empty_column_and_an_empty_row_say_nothing(kind):
     X = np.array([[0.0], [0.25], [9.0], [9.5]])
-    plain = kind("diagonal_gaussian").fit(X)
+    plain = kind("diagonal_gaussian", learn=False).fit(X)
     given = {"strength": plain.model_.strength[0], "rate": plain.model_.rate[0]}
-    wider = kind(type(plain.model_)(**given)).fit(np.column_stack([X, np.full(4, NAN)]))
+    wider = kind(type(plain.model_)(**given), learn=False)
+    wider.fit(np.column_stack([X, np.full(4, NAN)]))
     assert np.array_equal(wider.labels_, plain.labels_)
     assert wider.log_evidence_ == pytest.approx(plain.log_evidence_)
 
@@ -163,10 +164,10 @@ def test_prediction():
         call = getattr(fitted, method)
         with pytest.raises(ValueError, match="feature names should match"):
             call(good[["b", "a"]])
-        with pytest.raises(ValueError, match="(?i)0 sample"):
+        with pytest.raises(ValueError, match=r"(?i)0 sample"):
             call(good[:0])
     plain = BayesianHierarchicalClustering().fit(GOOD)
-    with pytest.raises(ValueError, match="3 features, but BayesianHier.* is expecting 2"):
+    with pytest.raises(ValueError, match=r"3 features, but BayesianHier.* is expecting 2"):
         plain.predict(np.ones((2, 3)))
     with pytest.raises(ValueError, match="is infinite"):
         plain.predict([[1.0, np.inf]])
@@ -181,7 +182,8 @@ def test_prediction():
 def test_a_category_that_was_not_seen_is_an_error():
     table = [["red", 1.0], ["blue", 2.0], ["red", 3.0]]
     fitted = BayesianHierarchicalClustering().fit(table)
-    with pytest.raises(ValueError, match="category 'green' in row 0.*declare it as a category"):
+    message = r"category 'green' in row 0.*declare it as a category"
+    with pytest.raises(ValueError, match=message):
         fitted.predict([["green", 1.0]])
     assert len(fitted.predict([[None, 1.0]])) == 1
     # A declared category is a legal value with prior mass, seen or not.

@@ -387,6 +387,19 @@ def test_dendrogram_layout(n):
     assert svg.count("<path") == len(place.nodes) - 1
 
 
+def test_joins_between_clusters_get_more_room():
+    # Two clusters of six leaves in chains, joined at the root.
+    parent = [12, 12, 13, 14, 15, 16, 17, 17, 18, 19, 20, 21]
+    parent += [13, 14, 15, 16, 22, 18, 19, 20, 21, 22, -1]
+    tree = Tree.from_parent(parent)
+    plain = dendrogram.layout(tree)
+    wide = dendrogram.layout(tree, labels=[0] * 6 + [1] * 6)
+    assert np.array_equal(np.argsort(plain.x, kind="stable"), np.argsort(wide.x, kind="stable"))
+    below = np.sort(wide.x)[-2]
+    assert below == pytest.approx(0.6)
+    assert np.sort(plain.x)[-2] == pytest.approx(10 / 11)
+
+
 def test_dendrogram_of_a_forest_a_star_and_one_leaf():
     for parent in ([-1], [-1, -1], [3, 3, -1, -1], [4, 4, 4, 4, -1]):
         tree = Tree.from_parent(parent)

@@ -1,5 +1,6 @@
 """Bayesian hierarchical clustering: trees with probabilities on them."""
 
+from bhclust.comparison import compare
 from bhclust.estimators import BayesianHierarchicalClustering, BayesianRoseTree, load
 from bhclust.tree import Tree
 
@@ -10,5 +11,6 @@ __all__ = [
     "BayesianRoseTree",
     "Tree",
     "__version__",
+    "compare",
     "load",
 ]

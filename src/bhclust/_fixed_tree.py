@@ -11,7 +11,7 @@ A random tree-consistent partition walks down from the root and stops at node k 
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -77,7 +77,12 @@ def objective_of(mixing: Mixing) -> Objective:
 
 
 def evaluate(
-    tree: FixedTree, model: ClusterModel, mixing: Mixing, objective: Objective | None = None
+    tree: FixedTree,
+    model: ClusterModel,
+    mixing: Mixing,
+    objective: Objective | None = None,
+    *,
+    log_f: FloatArray | None = None,
 ) -> Evaluation:
     """Return the evidence of a fixed tree under a model and a mixing prior.
 
@@ -92,6 +97,8 @@ def evaluate(
     objective : {"bound", "evidence"}, optional
         ``"evidence"`` is ``log p(D | T)``; ``"bound"`` the lower bound on the evidence of the
         Dirichlet-process mixture. By default as `objective_of` says.
+    log_f : array of shape (n_nodes,), optional
+        ``log f`` of the nodes, if it is known already.
 
     Examples
     --------
@@ -108,7 +115,7 @@ def evaluate(
     """
     objective = objective_of(mixing) if objective is None else objective
     n = tree.n_leaves
-    log_f = model.log_marginal(tree.stats)
+    log_f = model.log_marginal(tree.stats) if log_f is None else log_f
     log_leaf = mixing.log_leaf(tree.weight[:n])
     log_one = np.ascontiguousarray(mixing.log_one(tree.weight[n:], tree.n_children))
     log_split = np.ascontiguousarray(mixing.log_split(tree.n_children))
@@ -181,7 +188,9 @@ def _alpha(mixing: Mixing) -> float:
 
 
 @compiled
-def _upward(parent, n_leaves, leaf, one, log_split):  # type: ignore[no-untyped-def]
+def _upward(  # type: ignore[no-untyped-def]
+    parent: Any, n_leaves: Any, leaf: Any, one: Any, log_split: Any
+):
     """Run ``value = logaddexp(one, log_split + Σ_children value)``; return root sum, log odds."""
     n_nodes = len(parent)
     below = np.zeros(n_nodes)
@@ -203,7 +212,7 @@ def _upward(parent, n_leaves, leaf, one, log_split):  # type: ignore[no-untyped-
 
 
 @compiled
-def _downward(parent, log_odds):  # type: ignore[no-untyped-def]
+def _downward(parent: Any, log_odds: Any):  # type: ignore[no-untyped-def]
     """Return the probabilities that the walk from the root stops at, or passes, each node."""
     n_nodes = len(parent)
     stop = np.zeros(n_nodes)

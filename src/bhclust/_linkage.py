@@ -166,7 +166,10 @@ def _chain(rows: Any, row_weight: Any, ward: bool):  # type: ignore[no-untyped-d
             if length > 1:
                 before = chain[length - 2]
                 # On a tie the chain turns back, or it would run in circles.
-                if following == before or _gap(centre, weight, spread, tip, before, ward) <= distance:
+                if (
+                    following == before
+                    or _gap(centre, weight, spread, tip, before, ward) <= distance
+                ):
                     following = before
             if length > 1 and following == chain[length - 2]:
                 break

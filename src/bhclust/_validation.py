@@ -75,6 +75,30 @@ def check_count(
     )
 
 
+def check_flag(value: object, *, name: str, owner: str) -> bool:
+    """Return ``value`` as a bool if it is True or False."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise BhclustError(f"{owner}: {name} must be True or False, got {value!r}.")
+
+
+def check_learn(value: object, *, owner: str) -> str | bool | tuple[str, ...]:
+    """Return what to learn: "auto", "shared", True, False, or the names of hyperparameters."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, str):
+        if value in ("auto", "shared"):
+            return value
+    elif isinstance(value, Iterable):
+        names = tuple(value)
+        if names and all(isinstance(name, str) for name in names):
+            return names
+    raise BhclustError(
+        f"{owner}: learn must be 'auto', 'shared', True, False, or a list of names of "
+        f"hyperparameters such as ['alpha', 'rate'], got {value!r}."
+    )
+
+
 def _as_number(value: object, *, name: str, owner: str) -> float:
     if isinstance(value, (bool, str)) or value is None:
         raise BhclustError(f"{owner}: {name} must be a number, got {value!r}.")

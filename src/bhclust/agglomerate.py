@@ -9,6 +9,7 @@ The result is the tree of the plain O(n³) search.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Literal, NamedTuple, Protocol
@@ -16,8 +17,11 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from bhclust._kernels.compile import announced_compilation
 from bhclust._kernels.engine import CompiledEngine, make_parts, n_slots_for
-from bhclust._validation import BhclustError, FloatArray, IntArray, check_choice
+from bhclust._kernels.loop import CompiledLoop
+from bhclust._kernels.passes import sum_downward, sum_upward, upward
+from bhclust._validation import BhclustError, FloatArray, IntArray, check_choice, check_count
 from bhclust.frontier import (
     Frontier,
     Operation,
@@ -51,6 +55,7 @@ class Merge(NamedTuple):
     left: int
     right: int
     operation: Operation
+    log_f: float
 
 
 class Agglomeration(NamedTuple):
@@ -96,6 +101,7 @@ def agglomerate(
     rose: bool = False,
     weight: FloatArray | None = None,
     engine: EngineName = "auto",
+    n_jobs: int | None = None,
     progress: Progress | None = None,
     leaf_names: tuple[str, ...] | None = None,
 ) -> Agglomeration:
@@ -117,6 +123,9 @@ def agglomerate(
     engine : {"auto", "numpy", "compiled"}
         What computes the scores. The compiled engine serves the library's own models with unit
         weights; ``"auto"`` takes it where it can. Both give the same tree.
+    n_jobs : int, optional
+        Threads of the compiled engine, -1 for one a processor; one by default. The first pairs
+        of large tables are shared among them. The result does not depend on it.
     progress : callable, optional
         Called with (merges done, merges in all).
     leaf_names : tuple of str, optional
@@ -140,13 +149,26 @@ def agglomerate(
     """
     n = len(leaf_stats)
     weight = np.ones(n) if weight is None else weight
-    frontier = Frontier(model.log_marginal(leaf_stats), weight, mixing)
-    worker = _make_engine(engine, model, leaf_stats, frontier, rose=rose)
-    merges, n_rescans = _search(worker, frontier, progress=progress)
-    info = SearchInfo(worker.name, worker.n_pairs, n_rescans)
-    del worker, frontier  # the tree's own statistics take their place
-    parent = _assemble(n, merges)
-    tree = score_tree(parent, model, leaf_stats, mixing, weight=weight, leaf_names=leaf_names)
+    leaf_log_f = model.log_marginal(leaf_stats)
+    frontier = Frontier(leaf_log_f, weight, mixing)
+    worker = _make_engine(engine, model, leaf_stats, frontier, rose=rose, n_jobs=n_jobs)
+    with announced_compilation():
+        loop = worker.loop(frontier) if isinstance(worker, CompiledEngine) else None
+        if loop is None:
+            merges, info = _search(worker, frontier, progress=progress)
+        else:
+            merges, info = _search_compiled(loop, worker.name, progress=progress)
+    del worker, frontier, loop  # the tree's own statistics take their place
+    parent, log_f = assemble(n, merges)
+    tree = score_tree(
+        parent,
+        model,
+        leaf_stats,
+        mixing,
+        weight=weight,
+        leaf_names=leaf_names,
+        log_marginal=np.concatenate([leaf_log_f, log_f]),
+    )
     return Agglomeration(tree, info)
 
 
@@ -157,13 +179,14 @@ def _make_engine(
     frontier: Frontier,
     *,
     rose: bool,
+    n_jobs: int | None = None,
 ) -> Engine:
     check_choice(name, ("auto", "numpy", "compiled"), name="engine", owner="agglomerate")
     n = frontier.n_leaves
     if name != "numpy" and bool((frontier.weight[:n] == 1).all()):
         parts = make_parts(model, leaf_stats, n_slots_for(n))
         if parts is not None:
-            return CompiledEngine(parts, frontier, rose=rose)
+            return CompiledEngine(parts, frontier, rose=rose, n_threads=_n_threads(n_jobs))
     if name == "compiled":
         raise BhclustError(
             f"engine='compiled' has no kernels for {type(model).__name__} with these weights; "
@@ -172,10 +195,18 @@ def _make_engine(
     return NumpyEngine(model, leaf_stats, rose=rose)
 
 
+def _n_threads(n_jobs: int | None) -> int:
+    if n_jobs is None:
+        return 1
+    if n_jobs == -1:
+        return os.cpu_count() or 1
+    return check_count(n_jobs, name="n_jobs", owner="agglomerate")
+
+
 def _search(
     engine: Engine, frontier: Frontier, *, progress: Progress | None
-) -> tuple[list[Merge], int]:
-    """Return the merges in order and the number of rescans."""
+) -> tuple[list[Merge], SearchInfo]:
+    """Return the merges in order, and what they cost."""
     n = frontier.n_leaves
     merges: list[Merge] = []
     n_rescans = 0
@@ -191,10 +222,26 @@ def _search(
         log_f, operation = engine.choose(frontier, i, j)
         k = engine.merge(frontier, i, j, operation, log_f)
         engine.offer(frontier, k, i, j)
-        merges.append(Merge(i, j, operation))
+        merges.append(Merge(i, j, operation, log_f))
         if progress is not None:
             progress(len(merges), n - 1)
-    return merges, n_rescans
+    return merges, SearchInfo(engine.name, engine.n_pairs, n_rescans)
+
+
+def _search_compiled(
+    loop: CompiledLoop, name: str, *, progress: Progress | None
+) -> tuple[list[Merge], SearchInfo]:
+    """Run a search that is compiled as a whole, coming back now and then."""
+    total = len(loop.merges)
+    loop.start()
+    done = 0
+    while done < total:
+        done = loop.advance()
+        if progress is not None:
+            progress(done, total)
+    steps = zip(loop.merges.tolist(), loop.log_f.tolist(), strict=True)
+    merges = [Merge(i, j, Operation(operation), log_f) for (i, j, operation), log_f in steps]
+    return merges, SearchInfo(name, loop.n_pairs, loop.n_rescans)
 
 
 class NumpyEngine:
@@ -279,27 +326,34 @@ def _first_best(score: FloatArray, tiebreak: FloatArray) -> int:
     return first if len(tied) == 1 else int(tied[np.argmax(tiebreak[tied])])
 
 
-def _assemble(n_leaves: int, merges: list[Merge]) -> npt.NDArray[np.int32]:
-    """Return the parent array of the tree that the merges make.
+class Assembled(NamedTuple):
+    """The topology that merges make, and ``log f`` of its internal nodes."""
+
+    parent: npt.NDArray[np.int32]
+    log_f: FloatArray
+
+
+def assemble(n_leaves: int, merges: list[Merge]) -> Assembled:
+    """Return the tree that the merges make.
 
     A root that was opened by absorb or collapse is dissolved: its children hang below the merger.
     """
     n_ids = n_leaves + len(merges)
     raw_parent = np.full(n_ids, -1, dtype=np.int32)
     dissolved = np.zeros(n_ids, dtype=np.bool_)
-    for step, merge in enumerate(merges):
-        raw_parent[[merge.left, merge.right]] = n_leaves + step
-        dissolved[merge.left] = merge.operation in (Operation.ABSORB_RIGHT, Operation.COLLAPSE)
-        dissolved[merge.right] = merge.operation in (Operation.ABSORB_LEFT, Operation.COLLAPSE)
+    steps = np.array(merges, dtype=np.float64).reshape(-1, 4)
+    left, right, operation = steps[:, :3].T.astype(np.int64)
+    raw_parent[left] = raw_parent[right] = np.arange(n_leaves, n_ids)
+    dissolved[left] = np.isin(operation, (Operation.ABSORB_RIGHT, Operation.COLLAPSE))
+    dissolved[right] = np.isin(operation, (Operation.ABSORB_LEFT, Operation.COLLAPSE))
     stands_for = np.arange(n_ids)
-    for node in range(n_ids - 1, n_leaves - 1, -1):
-        if dissolved[node]:
-            stands_for[node] = stands_for[raw_parent[node]]
+    for node in np.flatnonzero(dissolved)[::-1]:
+        stands_for[node] = stands_for[raw_parent[node]]
     new_id = np.cumsum(~dissolved) - 1
     has_parent = raw_parent >= 0
     parent = np.full(n_ids, -1, dtype=np.int32)
     parent[has_parent] = new_id[stands_for[raw_parent[has_parent]]]
-    return parent[~dissolved]
+    return Assembled(parent[~dissolved], steps[~dissolved[n_leaves:], 3])
 
 
 def score_tree(
@@ -310,6 +364,7 @@ def score_tree(
     *,
     weight: FloatArray | None = None,
     leaf_names: tuple[str, ...] | None = None,
+    log_marginal: FloatArray | None = None,
 ) -> Tree:
     """Return the tree of a given topology with all node quantities computed bottom-up.
 
@@ -319,6 +374,8 @@ def score_tree(
         Parents, -1 at a root; leaves first and ``parent[i] > i``.
     model, leaf_stats, mixing, weight, leaf_names
         As in `agglomerate`.
+    log_marginal : array of shape (n_nodes,), optional
+        ``log f`` of the nodes, if it is known already.
 
     Examples
     --------
@@ -334,21 +391,25 @@ def score_tree(
     n = len(leaf_stats)
     bare = Tree(parent=np.asarray(parent), n_leaves=n)
     stats = node_stats(bare, model, leaf_stats)
-    log_f = model.log_marginal(stats)
-    node_weight = _sums_below(bare, np.ones(n) if weight is None else weight)
+    log_f = model.log_marginal(stats) if log_marginal is None else log_marginal
+    node_weight = sum_upward(bare.parent, np.ones(n) if weight is None else weight)
     n_children = np.diff(bare.child_ptr)
-    log_one = mixing.log_one(node_weight[n:], n_children[n:])
-    log_split = mixing.log_split(n_children[n:])
+    log_one = np.ascontiguousarray(mixing.log_one(node_weight[n:], n_children[n:]))
+    log_split = np.ascontiguousarray(mixing.log_split(n_children[n:]))
     log_leaf = mixing.log_leaf(node_weight[:n])
-    mass = _upward(bare, log_leaf + log_f[:n], log_one + log_f[n:], log_split)
+    mass, log_odds = upward(bare.parent, n, log_leaf + log_f[:n], log_one + log_f[n:], log_split)
     # The prior's normaliser d obeys the same recursion with f = 1.
-    log_d = _upward(bare, log_leaf, log_one, log_split).value if mixing.has_normaliser else 0.0
+    log_d = np.zeros(bare.n_nodes)
+    if mixing.has_normaliser:
+        log_d, _ = upward(bare.parent, n, log_leaf, log_one, log_split)
+    # Two leaves that meet at a node are apart if the walk from the root passes it.
+    height = np.exp(sum_downward(bare.parent, -np.logaddexp(0.0, log_odds)))
     return Tree(
         parent=bare.parent,
         n_leaves=n,
-        height=_separation(bare, mass.log_odds),
-        log_odds=mass.log_odds,
-        log_evidence=mass.value - log_d,
+        height=height,
+        log_odds=log_odds,
+        log_evidence=mass - log_d,
         log_marginal=log_f,
         stats=stats,
         leaf_names=leaf_names,
@@ -377,47 +438,3 @@ def node_stats(tree: Tree, model: ClusterModel, leaf_stats: FloatArray) -> Float
                 stats[nodes], stats[tree.child_index[tree.child_ptr[nodes] + c]]
             )
     return stats
-
-
-class _Upward(NamedTuple):
-    value: FloatArray
-    log_odds: FloatArray
-
-
-def _upward(tree: Tree, leaf: FloatArray, one: FloatArray, log_split: FloatArray) -> _Upward:
-    """Run ``value = logaddexp(one, log_split + Σ_children value)`` from the leaves to the roots."""
-    n = tree.n_leaves
-    value = np.concatenate([leaf, one])
-    log_odds = np.full(tree.n_nodes, np.inf)
-    below = [0.0] * tree.n_nodes
-    parent = tree.parent.tolist()
-    for node in range(tree.n_nodes):
-        if node >= n:
-            split = below[node] + log_split[node - n]
-            log_odds[node] = one[node - n] - split
-            value[node] = np.logaddexp(one[node - n], split)
-        if parent[node] >= 0:
-            below[parent[node]] += float(value[node])
-    return _Upward(value, log_odds)
-
-
-def _sums_below(tree: Tree, leaf_values: FloatArray) -> FloatArray:
-    total = np.zeros(tree.n_nodes)
-    total[: tree.n_leaves] = leaf_values
-    for node, above in enumerate(tree.parent.tolist()):
-        if above >= 0:
-            total[above] += total[node]
-    return total
-
-
-def _separation(tree: Tree, log_odds: FloatArray) -> FloatArray:
-    """Return each node's height: the probability that two leaves joined there are apart.
-
-    It is the product of ``1 - r`` from the root down to the node.
-    """
-    log_height = -np.logaddexp(0.0, log_odds)
-    parent = tree.parent.tolist()
-    for node in range(tree.n_nodes - 1, -1, -1):
-        if parent[node] >= 0:
-            log_height[node] += log_height[parent[node]]
-    return np.asarray(np.exp(log_height))

@@ -6,27 +6,27 @@ Dirichlet process, ``log p(D | T)`` for the other mixing priors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
 from bhclust._coordinates import Coordinates, Prior
 from bhclust._fixed_tree import FixedTree, evaluate, gradient
-from bhclust._validation import FloatArray
-from bhclust.agglomerate import score_tree
+from bhclust._polish import polish
+from bhclust._validation import FloatArray, check_choice
+from bhclust.agglomerate import EngineName, SearchInfo
+from bhclust.strategies import Builder, Leaves
 from bhclust.tree import Tree
 
-#: builds a tree for a prior; the second argument is the best tree so far, if there is one
-Build = Callable[[Prior, Tree | None], Tree]
 Say = Callable[[str], None]
 
 # The alternation stops when the evidence rises by less than this many nats.
 _LEAST_RISE = 1e-3
 
 # Rebuilding is not a climb: a tree may be worse than the last and the next one better again.
-_PATIENCE = 2
+_PATIENCE = 1
 
 # Steps of the optimiser on one tree. The tree changes afterwards, so the last digits are wasted.
 _MOST_STEPS = 50
@@ -58,7 +58,7 @@ class Learned(NamedTuple):
     """Result of `alternate`: the best tree seen and how it was found.
 
     ``path`` is the best evidence after each build; it never falls. ``stopped`` says why the last
-    start ended: "converged" or "max_iter".
+    start ended: "converged" or "max_iter"; ``origin`` which candidate the tree was.
     """
 
     prior: Prior
@@ -67,6 +67,7 @@ class Learned(NamedTuple):
     path: FloatArray
     steps: tuple[Step, ...]
     stopped: str
+    origin: str
 
 
 def maximise(tree: Tree, coordinates: Coordinates, free: FloatArray | None = None) -> Maximum:
@@ -116,7 +117,7 @@ def maximise(tree: Tree, coordinates: Coordinates, free: FloatArray | None = Non
 
 
 def alternate(
-    build: Build,
+    builder: Builder,
     coordinates: Coordinates,
     *,
     max_iter: int = 20,
@@ -128,8 +129,8 @@ def alternate(
 
     Parameters
     ----------
-    build : callable
-        Takes a prior and the best tree so far (or None) and returns a scored tree.
+    builder : Builder
+        Builds the tree of a strategy for any prior.
     coordinates : Coordinates
         What is learned, and from where.
     max_iter : int
@@ -146,7 +147,7 @@ def alternate(
     Learned
         The best of all builds.
     """
-    run = _Run(build, coordinates, say)
+    run = _Run(builder, coordinates, say)
     free = np.zeros(len(coordinates.deviation))
     stopped = run.climb(0, free, max_iter)
     for start in range(1, n_restarts + 1):
@@ -158,9 +159,9 @@ def alternate(
 class _Run:
     """The best state so far and the record of all builds."""
 
-    def __init__(self, build: Build, coordinates: Coordinates, say: Say) -> None:
-        self.build, self.coordinates, self.say = build, coordinates, say
-        self.best: tuple[Prior, Tree] | None = None
+    def __init__(self, builder: Builder, coordinates: Coordinates, say: Say) -> None:
+        self.builder, self.coordinates, self.say = builder, coordinates, say
+        self.best: tuple[Prior, Tree, str] | None = None
         self.evidence = -np.inf
         self.path: list[float] = []
         self.steps: list[Step] = []
@@ -172,9 +173,7 @@ class _Run:
         for iteration in range(1, max_iter + 1):
             maximum = maximise(tree, self.coordinates, free)
             free = maximum.free
-            tree, value = self._take(
-                start, iteration, maximum.prior, tree, maximum.n_evaluations
-            )
+            tree, value = self._take(start, iteration, maximum.prior, tree, maximum.n_evaluations)
             waited = 0 if value > top + _LEAST_RISE else waited + 1
             top = max(top, value)
             if waited >= _PATIENCE:
@@ -184,10 +183,10 @@ class _Run:
     def _take(
         self, start: int, iteration: int, prior: Prior, known: Tree | None, n_evaluations: int
     ) -> tuple[Tree, float]:
-        tree = self.build(prior, known)
-        value = evaluate(FixedTree.of(tree), *prior).value
+        tree = self.builder(prior, known)
+        value = self.builder.candidates[self.builder.origin]
         if value > self.evidence:
-            self.best, self.evidence = (prior, tree), value
+            self.best, self.evidence = (prior, tree, self.builder.origin), value
         self.path.append(self.evidence)
         self.steps.append(Step(start, iteration, value, n_evaluations))
         self.say(f"start {start}, tree {iteration}: evidence {value:.4f}")
@@ -195,21 +194,158 @@ class _Run:
 
     def result(self, stopped: str) -> Learned:
         assert self.best is not None  # every climb builds at least one tree
-        prior, tree = self.best
+        prior, tree, origin = self.best
         return Learned(
-            prior, tree, self.evidence, np.array(self.path), tuple(self.steps), stopped
+            prior, tree, self.evidence, np.array(self.path), tuple(self.steps), stopped, origin
         )
 
 
-def rescored(tree: Tree, prior: Prior, *, like: Tree | None = None) -> Tree:
-    """Return the same topology scored under another prior."""
-    assert tree.stats is not None
-    n = tree.n_leaves
-    return score_tree(
-        tree.parent,
-        prior.model,
-        tree.stats[:n],
-        prior.mixing,
-        weight=tree.weight[:n],
-        leaf_names=tree.leaf_names,
+class LearningInfo(NamedTuple):
+    """How the hyperparameters were found.
+
+    ``steps`` has every build with its raw evidence, ``stopped`` why the last start ended
+    ("converged", "max_iter", or "nothing to learn"), ``n_rows`` how many rows were used: fewer
+    than the table has when it was too large for a full alternation.
+    """
+
+    names: tuple[str, ...]
+    steps: tuple[Step, ...]
+    stopped: str
+    n_rows: int
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> LearningInfo:
+        """Make the record again from what ``_asdict`` and JSON made of it."""
+        steps = tuple(Step(*step) for step in values["steps"])
+        return cls(tuple(values["names"]), steps, str(values["stopped"]), int(values["n_rows"]))
+
+
+class Fitted(NamedTuple):
+    """Result of `fit_tree`.
+
+    ``learned`` has the value of every learned hyperparameter; ``path`` the best evidence after
+    each build; ``origin`` says which candidate the tree was ("greedy", "ward", …, or "kept" for
+    the topology of an earlier build); ``polish_gain`` what polishing added to the evidence.
+    """
+
+    prior: Prior
+    tree: Tree
+    search: SearchInfo
+    learned: dict[str, FloatArray]
+    path: FloatArray
+    info: LearningInfo
+    origin: str
+    polish_gain: float
+
+
+class Plan(NamedTuple):
+    """How to fit: what to learn and how hard to try.
+
+    ``learn`` is "auto", "shared", True, False or a collection of names, as estimators take it;
+    more rows than ``learn_rows`` are learned on by a random sample of so many.
+    """
+
+    learn: str | bool | Collection[str] = "auto"
+    strategy: str = "best"
+    n_restarts: int = 0
+    max_iter: int = 20
+    polish: bool = False
+    learn_rows: int = 2000
+    engine: EngineName = "auto"
+
+
+def fit_tree(
+    prior: Prior, leaves: Leaves, plan: Plan, *, rose: bool, rng: np.random.Generator, say: Say
+) -> Fitted:
+    """Learn the hyperparameters and build the tree.
+
+    Parameters
+    ----------
+    prior : Prior
+        The resolved model and the mixing prior to start from.
+    leaves : Leaves
+        The items.
+    plan : Plan
+        What to learn and how hard to try.
+    rose : bool
+        Whether nodes may have any number of children.
+    rng : Generator
+        Source of restarts and samples.
+    say : callable
+        Takes lines on what is being done.
+    """
+    coordinates = make_coordinates(prior, plan.learn)
+    names = coordinates.names
+    n = len(leaves.stats)
+    builder = Builder(leaves, plan.strategy, rose=rose, engine=plan.engine)
+    if not names:
+        tree = builder(prior)
+        path = np.array([builder.candidates[builder.origin]])
+        info = LearningInfo((), (), "nothing to learn", 0)
+        return _finished(builder, prior, tree, {}, path, info, plan, builder.origin)
+    sampled = n > plan.learn_rows
+    if sampled:
+        say(f"learning on a sample of {plan.learn_rows} of {n} rows")
+        rows = np.sort(rng.choice(n, plan.learn_rows, replace=False))
+        sample = Builder(leaves.take(rows), plan.strategy, rose=rose, engine=plan.engine)
+    learned = alternate(
+        sample if sampled else builder,
+        coordinates,
+        max_iter=plan.max_iter,
+        n_restarts=plan.n_restarts,
+        rng=rng,
+        say=say,
     )
+    values = hyperparameter_values(learned.prior, names)
+    info = LearningInfo(names, learned.steps, learned.stopped, min(n, plan.learn_rows))
+    tree, origin = learned.tree, learned.origin
+    if sampled:
+        tree = builder(learned.prior)
+        origin = builder.origin
+    return _finished(builder, learned.prior, tree, values, learned.path, info, plan, origin)
+
+
+def make_coordinates(prior: Prior, learn: str | bool | Collection[str]) -> Coordinates:
+    """Return the coordinates that the parameter ``learn`` of an estimator stands for.
+
+    ``"auto"``: one factor for each hyperparameter of the model that has one; ``"shared"``: the
+    same and α or γ; True: every entry of every hyperparameter, and α or γ; False: nothing; names:
+    one factor for each of these (every entry of a prior mean).
+    """
+    if learn is True:
+        return Coordinates(prior, per_feature=True)
+    if learn is False:
+        return Coordinates(prior, ())
+    if isinstance(learn, str):
+        check_choice(learn, ("auto", "shared"), name="learn", owner="fit")
+        everything = Coordinates(prior)
+        if learn == "shared":
+            return everything
+        return Coordinates(prior, [n for n in everything.names if n not in ("alpha", "gamma")])
+    return Coordinates(prior, tuple(learn))
+
+
+def hyperparameter_values(prior: Prior, names: tuple[str, ...]) -> dict[str, FloatArray]:
+    """Return the values of hyperparameters, α or γ among them."""
+    out = {}
+    for name in names:
+        owner = prior.mixing if name in ("alpha", "gamma") else None
+        value = getattr(owner, name) if owner else prior.model.hyperparameter(name)
+        out[name] = np.array(value, dtype=np.float64)
+    return out
+
+
+def _finished(
+    builder: Builder,
+    prior: Prior,
+    tree: Tree,
+    learned: dict[str, FloatArray],
+    path: FloatArray,
+    info: LearningInfo,
+    plan: Plan,
+    origin: str,
+) -> Fitted:
+    gain = 0.0
+    if plan.polish:
+        tree, gain, _, _ = polish(tree, prior)
+    return Fitted(prior, tree, builder.search, learned, path, info, origin, gain)

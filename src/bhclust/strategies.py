@@ -23,9 +23,9 @@ from bhclust.agglomerate import (
     Merge,
     NumpyEngine,
     SearchInfo,
-    _assemble,
     _make_engine,
     agglomerate,
+    assemble,
     score_tree,
 )
 from bhclust.frontier import Frontier, odds_scores, ratio_scores
@@ -55,14 +55,21 @@ class Leaves(NamedTuple):
     names: tuple[str, ...] | None
     features: Callable[[], FloatArray] | None
 
+    def take(self, rows: IntArray) -> Leaves:
+        """Return some of the items."""
+        every = self.features
+        names = None if self.names is None else tuple(self.names[row] for row in rows)
+        some = None if every is None else (lambda: every()[rows])
+        return Leaves(self.stats[rows], self.weight[rows], names, some)
+
 
 class Candidate(NamedTuple):
-    """A tree, where it comes from, and its evidence."""
+    """A topology, where it comes from, its evidence, and the scored tree if it is there already."""
 
-    tree: Tree
+    fixed: FixedTree
     origin: str
     evidence: float
-    info: SearchInfo | None
+    tree: Tree | None
 
 
 class Builder:
@@ -81,8 +88,10 @@ class Builder:
 
     Attributes
     ----------
-    last : Candidate
-        What the last call returned, and where it came from.
+    origin : str
+        Which candidate the last call returned.
+    search : SearchInfo
+        What the last search cost.
     candidates : dict of str to float
         Evidence of every candidate of the last call.
     """
@@ -92,18 +101,21 @@ class Builder:
     ) -> None:
         self.leaves, self.rose, self.engine = leaves, rose, engine
         self.tried = STRATEGIES[strategy]
-        self.last: Candidate | None = None
+        self.origin = ""
+        self.search = SearchInfo("none", 0, 0)
         self.candidates: dict[str, float] = {}
-        self._linkage: dict[str, npt.NDArray[np.int32]] = {}
+        self._linkage: dict[str, FixedTree] = {}
 
     def __call__(self, prior: Prior, known: Tree | None = None) -> Tree:
         """Return the tree of highest evidence; several candidates include the known topology."""
         found = [self._candidate(origin, prior) for origin in self._affordable(prior.mixing)]
         if known is not None and len(self.tried) > 1:
-            found.append(_judged(self._score(known.parent, prior), "kept", prior))
+            fixed = FixedTree.of(known)
+            found.append(Candidate(fixed, "kept", evaluate(fixed, *prior).value, None))
         self.candidates = {candidate.origin: candidate.evidence for candidate in found}
-        self.last = max(found, key=lambda candidate: candidate.evidence)
-        return self.last.tree
+        best = max(found, key=lambda candidate: candidate.evidence)
+        self.origin = best.origin
+        return self._score(best.fixed.parent, prior) if best.tree is None else best.tree
 
     def _affordable(self, mixing: Mixing) -> tuple[str, ...]:
         if len(self.tried) == 1:
@@ -117,45 +129,46 @@ class Builder:
 
     def _candidate(self, origin: str, prior: Prior) -> Candidate:
         stats, weight, names, _ = self.leaves
+        model, mixing = prior
         if origin == "greedy":
-            tree, info = agglomerate(
-                prior.model,
+            tree, self.search = agglomerate(
+                model,
                 stats,
-                prior.mixing,
+                mixing,
                 rose=self.rose,
                 weight=weight,
                 engine=self.engine,
                 leaf_names=names,
             )
-            return _judged(tree, origin, prior, info)
+            return _judged(tree, origin, prior)
         if origin == "rounds":
-            parent, info = rounds(
-                prior.model, stats, prior.mixing, rose=self.rose, weight=weight, engine=self.engine
+            parent, self.search = rounds(
+                model, stats, mixing, rose=self.rose, weight=weight, engine=self.engine
             )
-            return _judged(self._score(parent, prior), origin, prior, info)
-        tree = self._score(self._linked("ward" if origin == "ward" else "average"), prior)
-        if self.rose and not isinstance(prior.mixing, DirichletProcess):
-            tree = self._score(collapsed(tree, prior.mixing), prior)
-        return _judged(tree, origin, prior)
+            return _judged(self._score(parent, prior), origin, prior)
+        fixed = self._linked("ward" if origin == "ward" else "average", prior)
+        if self.rose and not isinstance(mixing, DirichletProcess):
+            binary = self._score(fixed.parent, prior)
+            return _judged(self._score(collapsed(binary, mixing), prior), origin, prior)
+        return Candidate(fixed, origin, evaluate(fixed, model, mixing).value, None)
 
     def _score(self, parent: npt.NDArray[np.int32], prior: Prior) -> Tree:
         stats, weight, names, _ = self.leaves
-        return score_tree(
-            parent, prior.model, stats, prior.mixing, weight=weight, leaf_names=names
-        )
+        return score_tree(parent, prior.model, stats, prior.mixing, weight=weight, leaf_names=names)
 
-    def _linked(self, method: LinkageMethod) -> npt.NDArray[np.int32]:
+    def _linked(self, method: LinkageMethod, prior: Prior) -> FixedTree:
+        """Return a linkage tree; its topology and statistics are the same for every prior."""
         if self.leaves.features is None:
             raise BhclustError(f"strategy={method!r} needs rows of numbers for the linkage.")
         if method not in self._linkage:
-            self._linkage[method] = linkage_parent(
-                self.leaves.features(), self.leaves.weight, method
-            )
+            parent = linkage_parent(self.leaves.features(), self.leaves.weight, method)
+            self._linkage[method] = FixedTree.of(self._score(parent, prior))
         return self._linkage[method]
 
 
-def _judged(tree: Tree, origin: str, prior: Prior, info: SearchInfo | None = None) -> Candidate:
-    return Candidate(tree, origin, evaluate(FixedTree.of(tree), *prior).value, info)
+def _judged(tree: Tree, origin: str, prior: Prior) -> Candidate:
+    fixed = FixedTree.of(tree)
+    return Candidate(fixed, origin, evaluate(fixed, *prior, log_f=tree.log_marginal).value, tree)
 
 
 class _Row(NamedTuple):
@@ -230,7 +243,7 @@ class _Rounds:
         log_f, operation = self.engine.choose(self.frontier, i, j)
         k = self.engine.merge(self.frontier, i, j, operation, log_f)
         self.live = np.append(self.live[(self.live != i) & (self.live != j)], k)
-        return Merge(i, j, operation)
+        return Merge(i, j, operation, log_f)
 
     def refresh(self, first_new: int) -> None:
         """Bring the best partners up to date after a round of merges."""
@@ -295,7 +308,7 @@ def rounds(
         if len(state.live) > 1:
             state.refresh(first_new)
     info = SearchInfo(state.engine.name, state.engine.n_pairs, state.n_rescans)
-    return _assemble(n, merges), info
+    return assemble(n, merges).parent, info
 
 
 def collapsed(tree: Tree, mixing: Mixing) -> npt.NDArray[np.int32]:

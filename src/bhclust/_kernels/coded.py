@@ -7,14 +7,14 @@ group, and a cluster is a table of sums per group, so that a pair costs one look
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bhclust._kernels.compile import compiled, compiled_fast
 from bhclust._kernels.part import Member
-from bhclust._kernels.special import log_gamma_at, log_gamma_table, stirling
+from bhclust._kernels.special import log_at, log_gamma_at, log_gamma_table, stirling
 from bhclust._validation import FloatArray
 from bhclust.models.discrete import Bernoulli, Categorical
 
@@ -114,12 +114,17 @@ class CategoricalPart:
         # A missing value is one more value, whose log probability is zero.
         self._packing = Packing(sizes + (0 if self._complete else 1))
         self._codes = self._packing.codes(self._levels.astype(np.int64))
-        self._counts = np.zeros((n_slots, len(self._alpha)), dtype=np.int32)
+        self.counts = np.zeros((n_slots, len(self._alpha)), dtype=np.int32)
         self._focus_counts = np.zeros(len(self._alpha), dtype=np.int32)
         total = np.asarray(np.add.reduceat(self._alpha, self._start[:-1]))
         table, total_table = log_gamma_table(self._alpha), log_gamma_table(total)
         constant = float(total_table[:, 0].sum() - table[:, 0].sum())
         self._prior = (self._alpha, total, self._start, table, total_table, constant)
+        counts_of = np.arange(table.shape[1])
+        self._logs = (
+            np.log(self._alpha[:, None] + counts_of),
+            np.log(total[:, None] + counts_of),
+        )
         self._level_values = np.zeros(self._packing.n_values)
         self._focus_log_f = 0.0
 
@@ -135,26 +140,39 @@ class CategoricalPart:
         return levels
 
     def focus(self, member: Member) -> None:
-        self._focus_log_f = _focus_categorical(
+        self._focus_log_f = focus_categorical(
             *member,
             self._levels,
-            self._counts,
+            self.counts,
             self._focus_counts,
             *self._prior,
             *self._packing.layout,
             self._level_values,
+            *self._logs,
         )
 
     def add_singles(self, start: int, stop: int, out: FloatArray) -> None:
         add_looked_up(self._codes, self._packing.table, self._focus_log_f, start, stop, out)
 
     def add_clusters(self, slots: npt.NDArray[np.int64], out: FloatArray) -> None:
-        _add_categorical_unions(
-            self._focus_counts, self._counts, slots, *self._prior, self._complete, out
+        add_categorical_unions(
+            self._focus_counts, self.counts, slots, *self._prior, self._complete, out
         )
 
     def merge(self, left: Member, right: Member, slot: int) -> float:
-        return _merge_categorical(*left, *right, slot, self._levels, self._counts, *self._prior)
+        return merge_categorical(*left, *right, slot, self._levels, self.counts, *self._prior)
+
+    def kernel_arguments(self) -> tuple[Any, Any]:
+        """Return leaves and slots, and prior and tables, for the compiled search."""
+        leaves = (
+            self._levels,
+            self._codes,
+            self.counts,
+            self._focus_counts,
+            self._level_values,
+            self._complete,
+        )
+        return leaves, (*self._prior, *self._packing.layout, *self._logs)
 
     def compact(self, keep: npt.NDArray[np.int64]) -> None:
         self._codes = self._codes[keep]
@@ -190,7 +208,7 @@ def _load(is_leaf, index, levels, counts, start, into):
 
 
 @compiled
-def _focus_categorical(
+def focus_categorical(
     is_leaf,
     index,
     levels,
@@ -207,6 +225,8 @@ def _focus_categorical(
     stride,
     sums,
     values,
+    log_table,
+    log_total_table,
 ):
     """Load a cluster, tabulate its predictive log probabilities, return its log f."""
     _load(is_leaf, index, levels, counts, start, focus)
@@ -214,15 +234,16 @@ def _focus_categorical(
         observed = 0
         for s in range(start[j], start[j + 1]):
             observed += focus[s]
-        log_total = math.log(total[j] + observed)
+        log_total = log_at(log_total_table, j, total[j], observed)
         for s in range(start[j], start[j + 1]):
-            values[value_start[j] + s - start[j]] = math.log(alpha[s] + focus[s]) - log_total
+            log_count = log_at(log_table, s, alpha[s], focus[s])
+            values[value_start[j] + s - start[j]] = log_count - log_total
     fill_table(values, value_start, group, stride, sums)
     return _categorical_log_f(focus, alpha, total, start, table, total_table, constant)
 
 
 @compiled
-def _merge_categorical(
+def merge_categorical(
     left_is_leaf,
     left,
     right_is_leaf,
@@ -248,7 +269,7 @@ def _merge_categorical(
 
 
 @compiled_fast
-def _add_categorical_unions(
+def add_categorical_unions(
     focus, counts, slots, alpha, total, start, table, total_table, constant, complete, out
 ):
     n_values = len(focus)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numba
+from numba.core import event
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_PATIENCE_SECONDS = 1.0
+_MESSAGE = (
+    "bhclust: compiling kernels for this computer; this happens once, later runs take them from "
+    "the disk."
+)
 
 
 def compiled(function: Function) -> Function:
     """Compile a kernel for strict IEEE arithmetic."""
-    return numba.njit(cache=True, nogil=True)(function)  # type: ignore[return-value]
+    return _cached(function, fastmath=False)
 
 
 def compiled_fast(function: Function) -> Function:
@@ -20,5 +30,46 @@ def compiled_fast(function: Function) -> Function:
 
     Nothing else is relaxed: NaN and infinity keep their meaning.
     """
-    options = {"reassoc", "contract", "arcp"}
-    return numba.njit(cache=True, nogil=True, fastmath=options)(function)  # type: ignore[return-value]
+    return _cached(function, fastmath={"reassoc", "contract", "arcp"})
+
+
+def _cached(function: Function, fastmath: Any) -> Function:
+    # numba keeps the cache beside the source file, or in the user's cache folder where that is
+    # read-only. Where it can write neither, it refuses, and each process compiles for itself.
+    try:
+        return numba.njit(cache=True, nogil=True, fastmath=fastmath)(function)  # type: ignore[return-value]
+    except RuntimeError:
+        return numba.njit(nogil=True, fastmath=fastmath)(function)  # type: ignore[return-value]
+
+
+class _CompilationWatch(event.Listener):  # type: ignore[misc]
+    """Counts compilations; loading from the disk cache is none."""
+
+    def __init__(self) -> None:
+        self.n_started = 0
+
+    def on_start(self, event: Any) -> None:
+        self.n_started += 1
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+@contextmanager
+def announced_compilation() -> Iterator[_CompilationWatch]:
+    """Say on the standard error stream what is happening if kernels take long to compile."""
+    watch = _CompilationWatch()
+
+    def speak() -> None:
+        if watch.n_started:
+            print(_MESSAGE, file=sys.stderr, flush=True)
+
+    timer = threading.Timer(_PATIENCE_SECONDS, speak)
+    timer.daemon = True
+    event.register("numba:compile", watch)
+    timer.start()
+    try:
+        yield watch
+    finally:
+        timer.cancel()
+        event.unregister("numba:compile", watch)

@@ -11,7 +11,7 @@ from scipy.special import gammaln
 from bhclust._kernels.coded import Packing, add_looked_up, fill_table
 from bhclust._kernels.compile import compiled, compiled_fast
 from bhclust._kernels.part import Member
-from bhclust._kernels.special import log_gamma_at, log_gamma_table, stirling
+from bhclust._kernels.special import log_at, log_gamma_at, log_gamma_table, stirling
 from bhclust._validation import FloatArray
 from bhclust.models.discrete import Multinomial, Poisson
 
@@ -122,17 +122,10 @@ def _add_poisson(
 
 
 @compiled
-def _log_rate_at(table, row, rate, size):
-    if size < table.shape[1]:
-        return table[row, size]
-    return math.log(rate + size)
-
-
-@compiled
 def _poisson_log_f(sums, sizes, factorials, shape, rate, log_gamma, log_rate, constant):
     out = constant - factorials
     for j in range(len(sums)):
-        log_posterior_rate = _log_rate_at(log_rate, j, rate[j], sizes[j])
+        log_posterior_rate = log_at(log_rate, j, rate[j], sizes[j])
         out += log_gamma_at(log_gamma, j, shape[j], sums[j])
         out -= (shape[j] + sums[j]) * log_posterior_rate
     return out
@@ -209,8 +202,8 @@ def _focus_poisson(
     )
     for j in range(len(shape)):
         posterior_shape = shape[j] + focus_sums[j]
-        log_now = _log_rate_at(log_rate, j, rate[j], focus_sizes[j])
-        log_next = _log_rate_at(log_rate, j, rate[j], focus_sizes[j] + 1)
+        log_now = log_at(log_rate, j, rate[j], focus_sizes[j])
+        log_next = log_at(log_rate, j, rate[j], focus_sizes[j] + 1)
         first, last = value_start[j], value_start[j + 1]
         if has_missing:
             last -= 1

@@ -43,53 +43,38 @@ class DiagonalPart:
 
     def __init__(self, model: DiagonalGaussian, leaf_stats: FloatArray, n_slots: int) -> None:
         observed, distance, _ = feature_blocks(leaf_stats, 3)
-        order, self._group, starts = _equal_priors(model)
+        order, group, starts = _equal_priors(model)
         d = len(order)
         leaves = np.where(observed > 0, distance, np.nan)[:, order]
         self._complete = not bool(np.isnan(leaves).any())
         self._leaves = np.ascontiguousarray(leaves)
         self._window = in_blocks(self._leaves)
         self._prior = _prior_rows(model, self._leaves, order)
-        self._terms = _size_terms(self._prior[:, starts], len(leaves))
+        terms = _size_terms(self._prior[:, starts], len(leaves))
+        self._model = (self._prior, group, terms)
         self._slots = np.zeros((n_slots, 3, d))
         self._posterior = np.zeros((6, d))
         self._known = np.zeros(3)
-        self._plan = _Plan(d)
-        self._chunks = _chunks(self._prior, self._group, len(leaves))
-        self._complete_terms = self._terms[self._group].sum(axis=0)
+        self._plan = _empty_plan(d)
+        self._chunks = _chunks(self._prior, group, len(leaves))
+        self._complete_terms = terms[group].sum(axis=0)
         self._complete_terms += self._prior[_SHAPE_LOG_RATE].sum()
-        self._spare = np.zeros((3, d))
 
     def focus(self, member: Member) -> None:
-        _settle(
-            self._load(member), self._prior, self._group, self._terms, self._posterior, self._known
+        _focus(
+            self._slots,
+            self._leaves,
+            member.is_leaf,
+            member.number,
+            *self._model,
+            self._posterior,
+            self._known,
+            *self._plan,
+            self._complete,
         )
 
     def add_singles(self, start: int, stop: int, out: FloatArray) -> None:
-        plan = self._plan
-        _make_plan(
-            self._prior,
-            self._group,
-            self._terms,
-            self._posterior,
-            self._known,
-            plan.column,
-            plan.coefficient,
-            plan.start,
-            plan.weight,
-            self._complete,
-        )
-        _add_products(
-            self._window,
-            start,
-            stop,
-            plan.column,
-            plan.coefficient,
-            plan.start,
-            plan.weight,
-            self._complete,
-            out,
-        )
+        _add_products(self._window, start, stop, *self._plan, self._complete, out)
 
     def add_clusters(self, slots: npt.NDArray[np.int64], out: FloatArray) -> None:
         if self._complete:
@@ -104,39 +89,29 @@ class DiagonalPart:
                 out,
             )
         else:
-            _add_unions(
-                self._slots, slots, self._prior, self._group, self._terms, self._posterior, out
-            )
+            _add_unions(self._slots, slots, *self._model, self._posterior, out)
 
     def merge(self, left: Member, right: Member, slot: int) -> float:
-        union = self._slots[slot]
-        union[:] = self._load(left)
-        _pool(union, self._load(right))
-        return float(_log_f(union, self._prior, self._group, self._terms))
+        return float(_merge(self._slots, self._leaves, *left, *right, slot, *self._model))
 
     def compact(self, keep: npt.NDArray[np.int64]) -> None:
         self._window = repacked(self._window, keep)
 
-    def _load(self, member: Member) -> FloatArray:
-        """Return the statistics of a cluster; those of a leaf last until the next call."""
-        if not member.is_leaf:
-            return np.asarray(self._slots[member.number])
-        _load_leaf(self._leaves, member.number, self._spare)
-        return self._spare
 
-
-class _Plan:
-    """Which columns to multiply, and the exponent of each product."""
-
-    def __init__(self, d: int) -> None:
-        # a column stands in one product for its lowest exponent and in one for each bit above;
-        # every product is filled up to a multiple of four columns
-        n_lists = d * (1 + _MOST_BITS)
-        self.column = np.zeros(4 * n_lists, dtype=np.int64)
-        self.coefficient = np.zeros((3, 4 * n_lists))
-        self.start = np.zeros(n_lists + 2, dtype=np.int64)
+def _empty_plan(
+    d: int,
+) -> tuple[npt.NDArray[np.int64], FloatArray, npt.NDArray[np.int64], FloatArray]:
+    """Return room for which columns to multiply, by what, and the exponent of each product."""
+    # A column stands in one product for its reference count and in one for each bit beside it;
+    # every product is filled up to a multiple of four columns.
+    n_lists = d * (1 + _MOST_BITS)
+    return (
+        np.zeros(4 * n_lists, dtype=np.int64),
+        np.zeros((3, 4 * n_lists)),
+        np.zeros(n_lists + 2, dtype=np.int64),
         # what to add at all, the number of products, then the exponents
-        self.weight = np.zeros(n_lists + 2)
+        np.zeros(n_lists + 2),
+    )
 
 
 def in_blocks(rows: FloatArray) -> FloatArray:
@@ -222,12 +197,43 @@ def _chunks(
 
 
 @compiled
-def _load_leaf(leaves, leaf, into):  # type: ignore[no-untyped-def]
+def _stats_of(slots, leaves, is_leaf, number, spare):  # type: ignore[no-untyped-def]
+    """Return the statistics of a cluster; those of a leaf are written into ``spare``."""
+    if not is_leaf:
+        return slots[number]
     for j in range(leaves.shape[1]):
-        missing = np.isnan(leaves[leaf, j])
-        into[_COUNT, j] = 0.0 if missing else 1.0
-        into[_AVERAGE, j] = 0.0 if missing else leaves[leaf, j]
-        into[_HALF_DEVIATION, j] = 0.0
+        missing = leaves[number, j] != leaves[number, j]
+        spare[_COUNT, j] = 0.0 if missing else 1.0
+        spare[_AVERAGE, j] = 0.0 if missing else leaves[number, j]
+        spare[_HALF_DEVIATION, j] = 0.0
+    return spare
+
+
+@compiled
+def _merge(  # type: ignore[no-untyped-def]
+    slots, leaves, left_is_leaf, left, right_is_leaf, right, slot, prior, group, terms
+):
+    """Write the union of two clusters into a slot; return its log f."""
+    spare = np.empty((3, leaves.shape[1]))
+    union = slots[slot]
+    first = _stats_of(slots, leaves, left_is_leaf, left, spare)
+    for row in range(3):
+        for j in range(leaves.shape[1]):
+            union[row, j] = first[row, j]
+    _pool(union, _stats_of(slots, leaves, right_is_leaf, right, spare))
+    return _log_f(union, prior, group, terms)
+
+
+@compiled
+def _focus(  # type: ignore[no-untyped-def]
+    slots, leaves, is_leaf, number, prior, group, terms, posterior, known,
+    column, coefficient, start, weight, complete,
+):  # fmt: skip
+    """Write the posterior of the focus and the plan to score single items against it."""
+    spare = np.empty((3, leaves.shape[1]))
+    stats = _stats_of(slots, leaves, is_leaf, number, spare)
+    _settle(stats, prior, group, terms, posterior, known)
+    _make_plan(prior, group, terms, posterior, known, column, coefficient, start, weight, complete)
 
 
 @compiled
@@ -456,7 +462,8 @@ def _add_products(  # type: ignore[no-untyped-def]
         rows = window[b]
         for t in range(int(weight[1])):
             part = product[: high - low]
-            part[:] = 1.0
+            for p in range(len(part)):
+                part[p] = 1.0
             for e in range(list_start[t], list_start[t + 1], 4):
                 if complete:
                     _multiply(part, rows, low, column, coefficient, e)
@@ -547,7 +554,9 @@ def _add_complete_unions(  # type: ignore[no-untyped-def]
 def _add_unions(stats, slots, prior, group, terms, posterior, out):  # type: ignore[no-untyped-def]
     """Add log f of the focus with clusters, where columns have counts of their own."""
     d = len(group)
-    prior_log_rates = prior[_SHAPE_LOG_RATE].sum()
+    prior_log_rates = 0.0
+    for j in range(d):
+        prior_log_rates += prior[_SHAPE_LOG_RATE, j]
     shape = prior[_SHAPE]
     count, strength = posterior[_P_COUNT], posterior[_P_STRENGTH]
     mean, rate = posterior[_P_MEAN], posterior[_P_RATE]

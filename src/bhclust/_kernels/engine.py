@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy, deepcopy
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from bhclust._kernels.counts import (
 )
 from bhclust._kernels.diagonal import DiagonalPart
 from bhclust._kernels.full import FullPart
+from bhclust._kernels.loop import CompiledLoop
 from bhclust._kernels.part import Member, Part
 from bhclust._validation import FloatArray
 from bhclust.frontier import Frontier, Operation
@@ -35,6 +38,10 @@ from bhclust.models import (
 # The window of single leaves is packed again when this part of it has been merged away.
 _DEAD_SHARE = 1 / 8
 _OPERATIONS = tuple(Operation)
+# The first pairs are shared between threads from so many leaves on, in blocks of so many rows;
+# below, handing the interpreter's lock to and fro costs what the second thread gains.
+_THREADED_ROWS = 8192
+_ROW_BLOCK = 128
 
 
 # By the exact class: a subclass may have another log_marginal, and then needs the NumPy engine.
@@ -71,11 +78,14 @@ class CompiledEngine:
 
     name = "compiled"
 
-    def __init__(self, parts: list[Part], frontier: Frontier, *, rose: bool) -> None:
+    def __init__(
+        self, parts: list[Part], frontier: Frontier, *, rose: bool, n_threads: int = 1
+    ) -> None:
         n = frontier.n_leaves
         self.n_pairs = 0
         self._parts = parts
         self._rose = rose
+        self._n_threads = n_threads
         self._scan_kernel = nodes.scan_ratios if rose else nodes.scan_odds
         self._offer_kernel = nodes.offer_ratios if rose else nodes.offer_odds
         self._mixing = (*nodes.mixing_code(frontier.mixing), nodes.log_gamma_of_sizes(n))
@@ -90,8 +100,37 @@ class CompiledEngine:
         self._out = np.empty(n + n_slots_for(n))
 
     def start(self, frontier: Frontier) -> None:
-        for row in range(frontier.n_leaves - 1):
-            self._scan(row, row + 1, self._cluster_ids)
+        n_rows = frontier.n_leaves - 1
+        if self._n_threads == 1 or n_rows < _THREADED_ROWS:
+            self._scan_rows(iter([range(n_rows)]))
+            return
+        # Whoever is free takes the next block: a thread that gets no processor time holds up
+        # one block at most. Each has its own focus; the results do not depend on who computes.
+        blocks = iter([range(a, min(a + _ROW_BLOCK, n_rows)) for a in range(0, n_rows, _ROW_BLOCK)])
+        workers = [self, *(self._twin() for _ in range(self._n_threads - 1))]
+        with ThreadPoolExecutor(self._n_threads) as pool:
+            for done in [pool.submit(worker._scan_rows, blocks) for worker in workers]:
+                done.result()
+        self.n_pairs = sum(worker.n_pairs for worker in workers)
+
+    def _scan_rows(self, blocks: Iterator[range]) -> None:
+        for rows in blocks:
+            for row in rows:
+                self._scan(row, row + 1, self._cluster_ids)
+
+    def _twin(self) -> CompiledEngine:
+        """Return an engine on the same frontier with parts of its own."""
+        twin = copy(self)
+        twin.n_pairs = 0
+        twin._parts = deepcopy(self._parts)
+        twin._out = np.empty_like(self._out)
+        return twin
+
+    def loop(self, frontier: Frontier) -> CompiledLoop | None:
+        """Return the search itself as compiled code, where there is one for the model."""
+        if len(self._parts) == 1 and isinstance(self._parts[0], CategoricalPart):
+            return CompiledLoop(self._parts[0], frontier, rose=self._rose)
+        return None
 
     def rescan(self, frontier: Frontier, i: int) -> None:
         if i < frontier.n_leaves:

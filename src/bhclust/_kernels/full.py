@@ -16,20 +16,21 @@ from scipy.special import gammaln
 
 from bhclust._kernels.compile import compiled, compiled_fast
 from bhclust._kernels.diagonal import BLOCK, in_blocks, repacked
+from bhclust._kernels.lanes import LANES, TILE, finish_column, subtract_tile, take_pivot
 from bhclust._kernels.part import Member
 from bhclust._kernels.vectorlog import vector_log
 from bhclust._validation import FloatArray
 from bhclust.models.gaussian import Gaussian
 
-# Partners whose matrices are factorised side by side, one in each place of a vector register.
-_LANES = 8
 # Single items are taken in groups whose differences from the focus stay in the fastest cache.
 _CACHE_NUMBERS = 2048
+# Above this an item's own distance from the prior mean costs digits in the formula for two items.
+_LARGEST_STRETCH = 1e3
 # Products are cut where their log could pass this: floats end at exp(709).
 _LARGEST_LOG = 690.0
 
 # Numbers known of the focus as a whole
-_COUNT, _STRENGTH, _LOG_DETERMINANT = range(3)
+_COUNT, _STRENGTH, _LOG_DETERMINANT, _STRETCH, _SHRINKING = range(5)
 # Numbers of the prior
 _PRIOR_STRENGTH, _PRIOR_DOF = range(2)
 
@@ -48,18 +49,21 @@ class FullPart:
         self._leaves = np.empty((n, d))
         _turn(distance, centre, inverse, self._leaves)
         self._prior_mean = inverse @ (mean - centre)
-        self._prior = np.array([float(model.hyperparameter("strength")), float(model.hyperparameter("dof"))])
+        self._prior = np.array(
+            [float(model.hyperparameter("strength")), float(model.hyperparameter("dof"))]
+        )
         self._window = in_blocks(self._leaves)
         self._size_terms = _size_terms(self._prior, factor, n)
         self._counts = np.zeros(n_slots)
         self._means = np.zeros((n_slots, d))
         self._scatters = np.zeros((n_slots, d * (d + 1) // 2))
-        self._known = np.zeros(3)
+        self._known = np.zeros(5)
         self._mean = np.zeros(d)
         self._scale = np.zeros(d * (d + 1) // 2)
-        # rows are filled up to a multiple of four with zeros
-        self._inverse = np.zeros((d, -(-d // 4) * 4))
+        self._inverse = np.zeros((d, d))
+        self._direction = np.zeros(d)
         self._focused_slot = -1
+        self._by_rank_one = False
         # pivots of a union are below those of all items with the prior
         spread = np.square(np.abs(self._leaves - self._prior_mean)).max(axis=0, initial=0.0)
         largest = math.log1p(2.0 * n * float(spread.max(initial=0.0)))
@@ -69,37 +73,34 @@ class FullPart:
         if not member.is_leaf and member.number == self._focused_slot:
             return
         self._focused_slot = -1 if member.is_leaf else member.number
+        posterior = (self._known, self._mean, self._scale)
         if member.is_leaf:
-            _focus_on_leaf(
-                self._leaves[member.number],
-                self._prior_mean,
-                self._prior,
-                self._known,
-                self._mean,
-                self._scale,
-                self._inverse,
-            )
+            leaf = self._leaves[member.number]
+            _focus_on_leaf(leaf, self._prior_mean, self._prior, *posterior, self._direction)
         else:
             _focus_on_cluster(
-                self._counts[member.number],
-                self._means[member.number],
-                self._scatters[member.number],
+                self._counts,
+                self._means,
+                self._scatters,
+                member.number,
                 self._prior_mean,
                 self._prior,
-                self._known,
-                self._mean,
-                self._scale,
+                *posterior,
                 self._inverse,
             )
+        self._by_rank_one = member.is_leaf and self._known[_STRETCH] < _LARGEST_STRETCH
+        if member.is_leaf and not self._by_rank_one:
+            _factorise_scale(self._scale, self._inverse)
 
     def add_singles(self, start: int, stop: int, out: FloatArray) -> None:
-        _add_predictive(
+        add = _add_pairs if self._by_rank_one else _add_predictive
+        add(
             self._window,
             start,
             stop,
             self._known,
             self._mean,
-            self._inverse,
+            self._direction if self._by_rank_one else self._inverse,
             self._prior,
             self._size_terms,
             out,
@@ -121,8 +122,6 @@ class FullPart:
         )
 
     def merge(self, left: Member, right: Member, slot: int) -> float:
-        a_slot = slot if left.is_leaf else left.number
-        b_slot = slot if right.is_leaf else right.number
         _pool(
             self._counts,
             self._means,
@@ -185,11 +184,10 @@ def _pool(  # type: ignore[no-untyped-def]
     total = count_a + count_b
     coupling = count_a * count_b / total
     into = scatters[slot]
-    into[:] = 0.0
-    if not left_is_leaf:
-        into[:] = scatters[left]
-    if not right_is_leaf:
-        into += scatters[right]
+    for r in range(len(into)):
+        scatter_a = 0.0 if left_is_leaf else scatters[left, r]
+        scatter_b = 0.0 if right_is_leaf else scatters[right, r]
+        into[r] = scatter_a + scatter_b
     position = 0
     for i in range(d):
         gap = coupling * (mean_a[i] - mean_b[i])
@@ -202,28 +200,39 @@ def _pool(  # type: ignore[no-untyped-def]
 
 @compiled_fast
 def _focus_on_cluster(  # type: ignore[no-untyped-def]
-    count, average, scatter, prior_mean, prior, known, mean, scale, inverse
+    counts, means, scatters, slot, prior_mean, prior, known, mean, scale, inverse
 ):
     """Write the posterior of a cluster and the inverse Cholesky factor of its scale."""
-    d = len(mean)
+    count, average, scatter = counts[slot], means[slot], scatters[slot]
     strength = prior[_PRIOR_STRENGTH] + count
     pull = prior[_PRIOR_STRENGTH] * count / strength
-    lower = np.empty((d, d))
     position = 0
-    for i in range(d):
+    for i in range(len(mean)):
         distance = average[i] - prior_mean[i]
         mean[i] = prior_mean[i] + count / strength * distance
         for j in range(i + 1):
-            value = scatter[position] + pull * distance * (average[j] - prior_mean[j])
-            if i == j:
-                value += 1.0
-            scale[position] = value
-            lower[i, j] = value
+            pulled = pull * distance * (average[j] - prior_mean[j])
+            scale[position] = scatter[position] + pulled
             position += 1
+        scale[position - 1] += 1.0
     known[_COUNT] = count
     known[_STRENGTH] = strength
-    known[_LOG_DETERMINANT] = _factorise(lower)
+    known[_LOG_DETERMINANT] = _factorise_scale(scale, inverse)
+
+
+@compiled_fast
+def _factorise_scale(scale, inverse):  # type: ignore[no-untyped-def]
+    """Write the inverse Cholesky factor of a packed matrix; return the log determinant."""
+    d = len(inverse)
+    lower = np.empty((d, d))
+    position = 0
+    for i in range(d):
+        for j in range(i + 1):
+            lower[i, j] = scale[position + j]
+        position += i + 1
+    log_determinant = _factorise(lower)
     _invert(lower, inverse)
+    return log_determinant
 
 
 @compiled_fast
@@ -251,7 +260,8 @@ def _invert(lower, inverse):  # type: ignore[no-untyped-def]
     """Write the inverse of a lower triangle."""
     for i in range(len(lower)):
         row = inverse[i, : i + 1]
-        row[:] = 0.0
+        for j in range(i + 1):
+            row[j] = 0.0
         for k in range(i):
             factor = lower[i, k]
             other = inverse[k, : k + 1]
@@ -265,11 +275,75 @@ def _invert(lower, inverse):  # type: ignore[no-untyped-def]
 
 @compiled_fast
 def _focus_on_leaf(  # type: ignore[no-untyped-def]
-    leaf, prior_mean, prior, known, mean, scale, inverse
+    leaf, prior_mean, prior, known, mean, scale, direction
 ):
-    """The same for a single item, whose scale is the identity and one outer product."""
-    scatter = np.zeros(len(scale))
-    _focus_on_cluster(1.0, leaf, scatter, prior_mean, prior, known, mean, scale, inverse)
+    """Write the posterior of an item, whose scale is the identity and one outer product."""
+    strength = prior[_PRIOR_STRENGTH] + 1.0
+    pull = prior[_PRIOR_STRENGTH] / strength
+    position = 0
+    stretch = 0.0
+    for i in range(len(mean)):
+        distance = leaf[i] - prior_mean[i]
+        direction[i] = distance
+        stretch += pull * distance * distance
+        mean[i] = prior_mean[i] + distance / strength
+        for j in range(i + 1):
+            scale[position] = pull * distance * direction[j]
+            position += 1
+        scale[position - 1] += 1.0
+    known[_COUNT] = 1.0
+    known[_STRENGTH] = strength
+    known[_LOG_DETERMINANT] = math.log1p(stretch)
+    known[_STRETCH] = stretch
+    known[_SHRINKING] = pull / (1.0 + stretch)
+
+
+@compiled_fast
+def _add_pairs(  # type: ignore[no-untyped-def]
+    window, start, stop, known, mean, direction, prior, terms, out
+):
+    """Add log f of an item with other items: the focus's inverse scale has rank one."""
+    d = len(mean)
+    square = np.empty(BLOCK)
+    along = np.empty(BLOCK)
+    power = 0.5 * (prior[_PRIOR_DOF] + 2.0)
+    base = terms[2] - power * known[_LOG_DETERMINANT]
+    widening = known[_STRENGTH] / (known[_STRENGTH] + 1.0)
+    shrinking = known[_SHRINKING]
+    for b in range(start // BLOCK, (stop + BLOCK - 1) // BLOCK):
+        low = max(start - b * BLOCK, 0)
+        high = min(stop - b * BLOCK, BLOCK)
+        rows = window[b]
+        squares, alongs = square[: high - low], along[: high - low]
+        for p in range(high - low):
+            squares[p] = 0.0
+            alongs[p] = 0.0
+        for j in range(0, d - 3, 4):
+            _add_four_columns(rows, low, mean, direction, j, squares, alongs)
+        for j in range(d // 4 * 4, d):
+            x, m, u = rows[j, low:high], mean[j], direction[j]
+            for p in range(high - low):
+                gap = x[p] - m
+                squares[p] += gap * gap
+                alongs[p] += u * gap
+        first = b * BLOCK + low - start
+        sums = out[first : first + high - low]
+        for p in range(high - low):
+            q = squares[p] - shrinking * (alongs[p] * alongs[p])
+            sums[p] += base - power * vector_log(1.0 + widening * q)
+
+
+@compiled_fast
+def _add_four_columns(rows, low, mean, direction, j, squares, alongs):  # type: ignore[no-untyped-def]
+    n = len(squares)
+    x0, x1 = rows[j, low : low + n], rows[j + 1, low : low + n]
+    x2, x3 = rows[j + 2, low : low + n], rows[j + 3, low : low + n]
+    m0, m1, m2, m3 = mean[j], mean[j + 1], mean[j + 2], mean[j + 3]
+    u0, u1, u2, u3 = direction[j], direction[j + 1], direction[j + 2], direction[j + 3]
+    for p in range(n):
+        g0, g1, g2, g3 = x0[p] - m0, x1[p] - m1, x2[p] - m2, x3[p] - m3
+        squares[p] += (g0 * g0 + g1 * g1) + (g2 * g2 + g3 * g3)
+        alongs[p] += (u0 * g0 + u1 * g1) + (u2 * g2 + u3 * g3)
 
 
 @compiled_fast
@@ -278,9 +352,8 @@ def _add_predictive(  # type: ignore[no-untyped-def]
 ):
     d = len(mean)
     width = min(BLOCK, max(16, _CACHE_NUMBERS // (8 * d) * 8))
-    gaps = np.empty((inverse.shape[1], width))
-    gaps[d:] = 0.0
-    row = np.empty(width)
+    gaps = np.empty((d, width))
+    rows = np.empty((4, width))
     square = np.empty(width)
     count = int(known[_COUNT])
     power = 0.5 * (prior[_PRIOR_DOF] + count + 1.0)
@@ -298,9 +371,12 @@ def _add_predictive(  # type: ignore[no-untyped-def]
             for p in range(n):
                 gap[p] = x[p] - centre
         part = square[:n]
-        part[:] = 0.0
-        for i in range(d):
-            _row_times(inverse[i], gaps, i, row[:n], part)
+        for p in range(n):
+            part[p] = 0.0
+        for i in range(0, d - 3, 4):
+            _add_four_rows(inverse, gaps, i, rows, part)
+        for i in range(d // 4 * 4, d):
+            _add_row(inverse[i], gaps, i, rows[0, :n], part)
         sums = out[at - start : at - start + n]
         for p in range(n):
             sums[p] += base - power * vector_log(1.0 + widening * part[p])
@@ -308,27 +384,44 @@ def _add_predictive(  # type: ignore[no-untyped-def]
 
 
 @compiled_fast
-def _row_times(weights, gaps, i, row, square):  # type: ignore[no-untyped-def]
+def _add_row(weights, gaps, i, row, square):  # type: ignore[no-untyped-def]
     """Add the squares of one entry of the turned gaps."""
     n = len(row)
-    for k in range(0, i + 1, 4):
-        w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+    for p in range(n):
+        row[p] = 0.0
+    for k in range(i + 1):
+        weight, gap = weights[k], gaps[k, :n]
+        for p in range(n):
+            row[p] += weight * gap[p]
+    for p in range(n):
+        square[p] += row[p] * row[p]
+
+
+@compiled_fast
+def _add_four_rows(inverse, gaps, i, rows, square):  # type: ignore[no-untyped-def]
+    """Add the squares of four entries of the turned gaps.
+
+    Blocks of four rows and columns of the factor make four times as many products as accesses.
+    """
+    n = len(square)
+    r0, r1, r2, r3 = rows[0, :n], rows[1, :n], rows[2, :n], rows[3, :n]
+    for p in range(n):
+        r0[p] = r1[p] = r2[p] = r3[p] = 0.0
+    w0, w1, w2, w3 = inverse[i], inverse[i + 1], inverse[i + 2], inverse[i + 3]
+    for k in range(0, i + 4, 4):
         g0, g1, g2, g3 = gaps[k, :n], gaps[k + 1, :n], gaps[k + 2, :n], gaps[k + 3, :n]
-        last = k + 4 > i
-        if k == 0 and last:
-            for p in range(n):
-                value = w0 * g0[p] + w1 * g1[p] + w2 * g2[p] + w3 * g3[p]
-                square[p] += value * value
-        elif k == 0:
-            for p in range(n):
-                row[p] = w0 * g0[p] + w1 * g1[p] + w2 * g2[p] + w3 * g3[p]
-        elif last:
-            for p in range(n):
-                value = row[p] + (w0 * g0[p] + w1 * g1[p] + w2 * g2[p] + w3 * g3[p])
-                square[p] += value * value
-        else:
-            for p in range(n):
-                row[p] += w0 * g0[p] + w1 * g1[p] + w2 * g2[p] + w3 * g3[p]
+        a0, a1, a2, a3 = w0[k], w0[k + 1], w0[k + 2], w0[k + 3]
+        b0, b1, b2, b3 = w1[k], w1[k + 1], w1[k + 2], w1[k + 3]
+        c0, c1, c2, c3 = w2[k], w2[k + 1], w2[k + 2], w2[k + 3]
+        e0, e1, e2, e3 = w3[k], w3[k + 1], w3[k + 2], w3[k + 3]
+        for p in range(n):
+            x0, x1, x2, x3 = g0[p], g1[p], g2[p], g3[p]
+            r0[p] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
+            r1[p] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
+            r2[p] += c0 * x0 + c1 * x1 + c2 * x2 + c3 * x3
+            r3[p] += e0 * x0 + e1 * x1 + e2 * x2 + e3 * x3
+    for p in range(n):
+        square[p] += (r0[p] * r0[p] + r1[p] * r1[p]) + (r2[p] * r2[p] + r3[p] * r3[p])
 
 
 @compiled_fast
@@ -336,56 +429,58 @@ def _add_unions(  # type: ignore[no-untyped-def]
     counts, means, scatters, slots, known, mean, scale, prior, terms, pivots_a_log, out
 ):
     d = len(mean)
-    work = np.empty((len(scale), _LANES))
-    gap = np.empty((d, _LANES))
-    pull = np.empty(_LANES)
-    log_determinant = np.empty(_LANES)
-    for low in range(0, len(slots), _LANES):
-        for lane in range(_LANES):
+    side = (d + TILE - 1) // TILE * TILE
+    work = np.zeros((side * side, LANES))
+    inverse = np.empty((side, LANES))
+    gap = np.empty(d)
+    log_determinant = np.empty(LANES)
+    for low in range(0, len(slots), LANES):
+        for lane in range(LANES):
             slot = slots[min(low + lane, len(slots) - 1)]
-            count = counts[slot]
-            pull[lane] = known[_STRENGTH] * count / (known[_STRENGTH] + count)
-            average = means[slot]
+            pull = known[_STRENGTH] * counts[slot] / (known[_STRENGTH] + counts[slot])
             for j in range(d):
-                gap[j, lane] = average[j] - mean[j]
-            scatter = scatters[slot]
-            for r in range(len(scale)):
-                work[r, lane] = scatter[r]
-        position = 0
-        for i in range(d):
-            for j in range(i + 1):
-                own = scale[position]
-                for lane in range(_LANES):
-                    work[position, lane] += own + pull[lane] * gap[i, lane] * gap[j, lane]
-                position += 1
-        _log_determinants(work, d, pivots_a_log, gap, log_determinant)
-        for lane in range(min(_LANES, len(slots) - low)):
+                gap[j] = means[slot, j] - mean[j]
+            position = 0
+            for i in range(d):
+                pulled = pull * gap[i]
+                own = scale[position : position + i + 1]
+                scatter = scatters[slot, position : position + i + 1]
+                for j in range(i + 1):
+                    work[i * side + j, lane] = own[j] + scatter[j] + pulled * gap[j]
+                position += i + 1
+            for i in range(d, side):
+                work[i * side + i, lane] = 1.0
+        _log_determinants(work, inverse, pivots_a_log, log_determinant)
+        for lane in range(min(LANES, len(slots) - low)):
             count = known[_COUNT] + counts[slots[low + lane]]
             power = 0.5 * (prior[_PRIOR_DOF] + count)
             out[low + lane] += terms[int(count)] - power * log_determinant[lane]
 
 
 @compiled_fast
-def _log_determinants(work, d, pivots_a_log, column, out):  # type: ignore[no-untyped-def]
-    """Write the log determinants of packed matrices side by side; they are overwritten."""
-    product = np.ones(_LANES)
-    factor = np.empty(_LANES)
-    inverse = np.empty(_LANES)
-    out[:] = 0.0
-    for k in range(d):
-        pivot = work[k * (k + 1) // 2 + k]
-        for lane in range(_LANES):
-            product[lane] *= pivot[lane]
-            inverse[lane] = np.divide(1.0, pivot[lane])
-        if (k + 1) % pivots_a_log == 0 or k == d - 1:
-            for lane in range(_LANES):
-                out[lane] += vector_log(product[lane])
-                product[lane] = 1.0
-        for i in range(k + 1, d):
-            row = i * (i + 1) // 2
-            for lane in range(_LANES):
-                column[i, lane] = work[row + k, lane]
-                factor[lane] = work[row + k, lane] * inverse[lane]
-            for j in range(k + 1, i + 1):
-                for lane in range(_LANES):
-                    work[row + j, lane] -= factor[lane] * column[j, lane]
+def _log_determinants(work, inverse, pivots_a_log, out):  # type: ignore[no-untyped-def]
+    """Write the log determinants of matrices side by side, which their factors replace.
+
+    The part above the diagonal holds anything.
+    """
+    side = len(inverse)
+    product = np.empty((1, LANES))
+    for lane in range(LANES):
+        product[0, lane] = 1.0
+        out[lane] = 0.0
+    since_log = 0
+    for i in range(0, side, TILE):
+        for j in range(0, i, TILE):
+            subtract_tile(work, i * side, j * side, side, j)
+            for c in range(j, j + TILE):
+                finish_column(work, inverse, i * side, c * side, side, j, c)
+        subtract_tile(work, i * side, i * side, side, i)
+        for c in range(i, i + TILE):
+            take_pivot(work, inverse, product, c * side, i, c)
+            finish_column(work, inverse, i * side, c * side, side, i, c)
+            since_log += 1
+            if since_log == pivots_a_log or c == side - 1:
+                for lane in range(LANES):
+                    out[lane] += vector_log(product[0, lane])
+                    product[0, lane] = 1.0
+                since_log = 0

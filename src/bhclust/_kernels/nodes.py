@@ -18,7 +18,7 @@ from bhclust.frontier import Field, Operation
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
 
 _WEIGHT = int(Field.WEIGHT)
-_LOG_MASS = int(Field.LOG_MASS)
+_LOG_MASS = LOG_MASS = int(Field.LOG_MASS)
 _LOG_D = int(Field.LOG_D)
 _LOG_EVIDENCE = int(Field.LOG_EVIDENCE)
 _LOG_1M_R = int(Field.LOG_1M_R)

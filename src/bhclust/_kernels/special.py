@@ -35,3 +35,11 @@ def log_gamma_at(table, row, start, count):
     if count < table.shape[1]:
         return table[row, count]
     return stirling(start + count)
+
+
+@compiled
+def log_at(table, row, start, count):
+    """Return ``log(start + count)``, from the table's row where it reaches."""
+    if count < table.shape[1]:
+        return table[row, count]
+    return math.log(start + count)

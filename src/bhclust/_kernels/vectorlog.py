@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
@@ -29,20 +29,24 @@ _SERIES_6 = 1.531383769920937332e-01
 _SERIES_7 = 1.479819860511658591e-01
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _to_bits(_context: Any, _number: Any) -> Any:
+def _define_to_bits(_context: Any, _number: Any) -> Any:
     def generate(_target: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(64))
 
     return types.int64(types.float64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _from_bits(_context: Any, _bits: Any) -> Any:
+_to_bits: Any = intrinsic(_define_to_bits)
+
+
+def _define_from_bits(_context: Any, _bits: Any) -> Any:
     def generate(_target: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.DoubleType())
 
     return types.float64(types.int64), generate
+
+
+_from_bits: Any = intrinsic(_define_from_bits)
 
 
 @compiled_fast

@@ -255,7 +255,8 @@ def _root_of_slope(
         proposed = x * math.exp(step) if abs(step) < 3.0 else np.inf
         if not low < proposed < high:
             proposed = math.sqrt(low * high) if low > 0.0 else 0.1 * high
-        if abs(proposed - x) <= 1e-14 * x:
+        # Steps shrink quadratically, so after one this small the next would change nothing.
+        if abs(proposed - x) <= 1e-8 * x:
             return proposed
         x = proposed
     return x

@@ -285,6 +285,35 @@ def set_clocks(
 
 
 @compiled
+def _weight_of_losers(
+    spec: PairSpec,
+    particles: Particles,
+    s: int,
+    i: int,
+    j: int,
+    age: float,
+    m: int,
+    first: FloatArray,
+    second: FloatArray,
+    grid: FloatArray,
+    level: FloatArray,
+    mass: FloatArray,
+) -> float:
+    """Return what the pairs add that end because i and j meet: -L - log S(L) each."""
+    total = 0.0
+    for k in range(m):
+        if k in (i, j):
+            continue
+        for end in (i, j):
+            base = max(particles.ages[s, end], particles.ages[s, k])
+            count = _prepare(spec, particles, s, end, k, base, first, second)
+            build_proposal(spec, 1.0, first, second, count, grid, level, mass)
+            survival = mass_beyond(grid, level, mass, age - base) / mass.sum()
+            total -= (age - base) + math.log(survival)
+    return total
+
+
+@compiled
 def race(
     spec: PairSpec,
     particles: Particles,
@@ -321,15 +350,9 @@ def race(
         log_weight = log_mass + log_correction(
             spec, 1.0, first, second, count, u, level_at(grid, level, u), level[SEGMENTS + 1]
         )
-        for k in range(m):
-            if k in (i, j):
-                continue
-            for end in (i, j):
-                base = max(particles.ages[s, end], particles.ages[s, k])
-                count = _prepare(spec, particles, s, end, k, base, first, second)
-                build_proposal(spec, 1.0, first, second, count, grid, level, mass)
-                survival = mass_beyond(grid, level, mass, age - base) / mass.sum()
-                log_weight -= (age - base) + math.log(survival)
+        log_weight += _weight_of_losers(
+            spec, particles, s, i, j, age, m, first, second, grid, level, mass
+        )
         step.log_weight[s] = log_weight
         _record(spec, particles, step, s, i, j, age, node, m, age - now[s], first, second)
         now[s] = age

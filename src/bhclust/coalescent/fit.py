@@ -73,10 +73,10 @@ def learnable(process: Process, learn: object) -> tuple[str, ...]:
     """Return the hyperparameters to learn: those left open, all, or none."""
     if not isinstance(learn, (bool, np.bool_)):
         check_choice(learn, ("auto",), name="learn (if not True or False)", owner=_OWNER)
-    if learn is False:
+    if not learn:
         return ()
     present = [name for name in _LEARNABLE if hasattr(process, name)]
-    return tuple(name for name in present if learn is True or getattr(process, name) is None)
+    return tuple(name for name in present if learn != "auto" or getattr(process, name) is None)
 
 
 def fit_trees(

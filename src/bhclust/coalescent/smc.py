@@ -72,7 +72,8 @@ def sample_trees(
     method : {"smc-race", "smc-postpost", "smc-priorpost", "smc-priorprior"}
         How durations and pairs are proposed: from the race of the pairs' clocks, both from the
         local posterior, only the pair from it, or both from the prior. Costs a particle: O(n²),
-        O(n³), O(n³) and O(n).
+        O(n³), O(n³) and O(n). The race also keeps n² clocks a particle, and sets those that are
+        left anew whenever particles are resampled.
     n_particles : int
     rng : numpy.random.Generator
     n_jobs : int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -13,6 +13,8 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bhclust import io, posterior
+from bhclust._coordinates import Prior
+from bhclust._linkage import numeric_features
 from bhclust._validation import (
     BhclustError,
     FileFormatError,
@@ -20,13 +22,17 @@ from bhclust._validation import (
     IntArray,
     check_choice,
     check_count,
+    check_flag,
+    check_learn,
     check_sample_weight,
 )
-from bhclust.agglomerate import agglomerate, score_tree
+from bhclust.agglomerate import EngineName, score_tree
+from bhclust.learn import LearningInfo, Plan, fit_tree, hyperparameter_values
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
 from bhclust.models import ClusterModel, choose_model, named_model
 from bhclust.models.base import Kind
 from bhclust.models.spec import model_from_spec, model_spec
+from bhclust.strategies import STRATEGIES, Leaves
 from bhclust.tables import Schema, Table, read_table
 from bhclust.tree import Tree
 
@@ -52,7 +58,13 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     gamma: float
     n_clusters: int | None
     column_kinds: Kind | Mapping[str | int, Kind] | None
-    engine: str
+    learn: str | bool | Sequence[str]
+    strategy: str
+    n_restarts: int
+    max_iter: int
+    polish: bool
+    learn_rows: int
+    engine: EngineName
     random_state: Any
     verbose: bool
 
@@ -72,7 +84,7 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        mixing = self._make_mixing()
+        mixing, plan = self._make_mixing(), self._make_plan()
         table = self._read(X)
         weight = check_sample_weight(sample_weight, table.shape[0])
         rows = np.flatnonzero(weight > 0)
@@ -82,15 +94,16 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         values = table_values if len(rows) == len(weight) else table_values[rows]
         model = model.resolve(values, weight[rows])
         self._say(f"model: {model!r}")
-        stats = model.repeat(model.suffstats(values), weight[rows])
-        result = agglomerate(
-            model,
-            stats,
-            mixing,
-            rose=self._rose,
+        leaves = Leaves(
+            stats=model.repeat(model.suffstats(values), weight[rows]),
             weight=weight[rows],
-            leaf_names=None if names is None else tuple(names[row] for row in rows),
+            names=None if names is None else tuple(names[row] for row in rows),
+            features=lambda: numeric_features(values, table.columns, weight[rows]),
         )
+        result = fit_tree(
+            Prior(model, mixing), leaves, plan, rose=self._rose, rng=self._rng(), say=self._say
+        )
+        model, mixing = result.prior
         labels = self._label_rows(result.tree, model, mixing, table_values, rows)
         # Nothing is stored before this line, so that a fit that fails changes nothing.
         self._check_columns(X, reset=True)
@@ -98,7 +111,13 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.model_ = model
         self.mixing_ = mixing
         self.tree_ = result.tree
-        self.search_info_ = result.info
+        self.search_info_ = result.search
+        self.strategy_ = result.origin
+        self.learned_ = result.learned
+        self.evidence_path_ = result.path
+        self.learning_info_ = result.info
+        self.n_iter_ = len(result.path)
+        self.polish_gain_ = result.polish_gain
         self.leaf_rows_ = rows
         self.labels_ = labels
         self.n_clusters_ = int(labels.max()) + 1
@@ -223,6 +242,10 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             "estimator": type(self).__name__,
             "parameters": _plain_parameters(self.get_params(deep=False)),
             "model": model_header,
+            "mixing_parameter": getattr(self, "alpha_", getattr(self, "gamma_", None)),
+            "strategy": self.strategy_,
+            "polish_gain": self.polish_gain_,
+            "learning": self.learning_info_._asdict(),
             "tree": io.tree_header(self.tree_),
             "schema": self.schema_.to_dict(),
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
@@ -230,6 +253,7 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         arrays = {
             "labels": self.labels_,
             "leaf_rows": self.leaf_rows_,
+            "evidence_path": self.evidence_path_,
             **{f"model.{name}": array for name, array in model_arrays.items()},
             **io.tree_arrays(self.tree_),
         }
@@ -248,15 +272,33 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         given = self.model if isinstance(self.model, ClusterModel) else None
         return given is not None and given.accepts_sparse
 
-    def _make_mixing(self) -> Mixing:
+    def _make_mixing(self, learned: float | None = None) -> Mixing:
+        """Return the mixing prior, with the value that was learned if there is one."""
         owner = type(self).__name__
         check_choice(self.mixing, self._mixings, name="mixing", owner=owner)
         check_choice(self.engine, ("auto", "numpy"), name="engine", owner=owner)
         if self.n_clusters is not None:
             check_count(self.n_clusters, name="n_clusters", owner=owner)
         if self.mixing == "dirichlet_process":
-            return DirichletProcess(self.alpha)
-        return Constant(self.gamma) if self.mixing == "constant" else Rose(self.gamma)
+            return DirichletProcess(self.alpha if learned is None else learned)
+        gamma = self.gamma if learned is None else learned
+        return Constant(gamma) if self.mixing == "constant" else Rose(gamma)
+
+    def _make_plan(self) -> Plan:
+        owner = type(self).__name__
+        return Plan(
+            learn=check_learn(self.learn, owner=owner),
+            strategy=check_choice(self.strategy, tuple(STRATEGIES), name="strategy", owner=owner),
+            n_restarts=check_count(self.n_restarts, name="n_restarts", owner=owner, lowest=0),
+            max_iter=check_count(self.max_iter, name="max_iter", owner=owner),
+            polish=check_flag(self.polish, name="polish", owner=owner),
+            learn_rows=check_count(self.learn_rows, name="learn_rows", owner=owner, lowest=2),
+            engine=self.engine,
+        )
+
+    def _rng(self) -> np.random.Generator:
+        """Return the source of restarts and samples; a fit is repeatable unless asked otherwise."""
+        return np.random.default_rng(0 if self.random_state is None else self.random_state)
 
     def _read(self, X: Any) -> Table:
         if isinstance(self.model, str) and self.model == "auto":
@@ -360,10 +402,29 @@ class BayesianHierarchicalClustering(_TreeClustering):
         Number of clusters in `labels_`; by default the most probable partition decides.
     column_kinds : kind or mapping from column to kind, optional
         "binary", "categorical", "count" or "real", for columns whose kind is not as it looks.
+    learn : {"auto", "shared", True, False} or list of str
+        Which hyperparameters are learned from the evidence; what is given is where they start.
+        ``"auto"``: one factor for each hyperparameter of the model, `alpha` and `gamma` staying
+        as they are; ``"shared"``: these as well; True: every entry of every hyperparameter;
+        False: nothing; names such as ``["alpha", "rate"]``: a factor for each of these.
+    strategy : {"best", "greedy", "rounds", "ward", "average", "all"}
+        How trees are built. ``"greedy"`` is the papers' order; ``"rounds"`` merges all mutually
+        best pairs at once; ``"ward"`` and ``"average"`` score linkage trees under the model;
+        ``"best"`` tries greedy, Ward and average and keeps the highest evidence, ``"all"`` also
+        rounds.
+    n_restarts : int
+        Further starts of the learning from hyperparameters drawn around the first ones.
+    max_iter : int
+        Most trees of one start.
+    polish : bool
+        Whether to prune and regraft subtrees of the final tree while its evidence rises.
+    learn_rows : int
+        A table with more rows is learned on by a random sample of so many, and then fitted once.
     engine : {"auto", "numpy"}
         What computes the scores; all engines give the same tree.
     random_state : int or Generator, optional
-        Seed of `sample` and `sample_partitions`; the fit itself draws nothing.
+        Seed of the restarts and of the sample that is learned on (None: a fixed seed, so that a
+        fit is repeatable), and of `sample` and `sample_partitions` (None: a new one each time).
     verbose : bool
         Whether to say what is being done.
 
@@ -374,8 +435,22 @@ class BayesianHierarchicalClustering(_TreeClustering):
         Cluster of each row; 0 is the largest.
     n_clusters_ : int
     model_ : ClusterModel
-        The model with all hyperparameters filled in.
+        The model with all hyperparameters filled in and learned.
     alpha_ or gamma_ : float
+    learned_ : dict of str to array
+        Value of each hyperparameter that was learned.
+    evidence_path_ : array of float
+        Best evidence after each tree of the learning: `log_evidence_bound_` for a Dirichlet
+        process, else `log_evidence_`. It never falls.
+    learning_info_ : LearningInfo
+        Raw evidence of every tree, why the learning stopped, and how many rows it used.
+    n_iter_ : int
+        Trees that were built.
+    strategy_ : str
+        Where the tree comes from: "greedy", "ward", …, or "kept" for the topology of an earlier
+        step that no later candidate could beat.
+    polish_gain_ : float
+        Evidence that polishing added.
     log_evidence_ : float
         ``log p(D | T)``.
     log_evidence_bound_ : float
@@ -405,7 +480,13 @@ class BayesianHierarchicalClustering(_TreeClustering):
         gamma: float = 0.5,
         n_clusters: int | None = None,
         column_kinds: Kind | Mapping[str | int, Kind] | None = None,
-        engine: str = "auto",
+        learn: str | bool | Sequence[str] = "auto",
+        strategy: str = "best",
+        n_restarts: int = 4,
+        max_iter: int = 20,
+        polish: bool = False,
+        learn_rows: int = 2000,
+        engine: EngineName = "auto",
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -415,6 +496,12 @@ class BayesianHierarchicalClustering(_TreeClustering):
         self.gamma = gamma
         self.n_clusters = n_clusters
         self.column_kinds = column_kinds
+        self.learn = learn
+        self.strategy = strategy
+        self.n_restarts = n_restarts
+        self.max_iter = max_iter
+        self.polish = polish
+        self.learn_rows = learn_rows
         self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
@@ -427,7 +514,8 @@ class BayesianRoseTree(_TreeClustering):
 
     Parameters
     ----------
-    model, alpha, gamma, n_clusters, column_kinds, engine, random_state, verbose
+    model, alpha, gamma, n_clusters, column_kinds, learn, strategy, n_restarts, max_iter, polish, \
+learn_rows, engine, random_state, verbose
         As in `BayesianHierarchicalClustering`.
     mixing : {"rose", "constant", "dirichlet_process"}
         ``"rose"`` weighs one cluster by ``1 - (1 - gamma)^(children - 1)``, so that a cascade of
@@ -458,7 +546,13 @@ class BayesianRoseTree(_TreeClustering):
         gamma: float = 0.5,
         n_clusters: int | None = None,
         column_kinds: Kind | Mapping[str | int, Kind] | None = None,
-        engine: str = "auto",
+        learn: str | bool | Sequence[str] = "auto",
+        strategy: str = "best",
+        n_restarts: int = 4,
+        max_iter: int = 20,
+        polish: bool = False,
+        learn_rows: int = 2000,
+        engine: EngineName = "auto",
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -468,6 +562,12 @@ class BayesianRoseTree(_TreeClustering):
         self.gamma = gamma
         self.n_clusters = n_clusters
         self.column_kinds = column_kinds
+        self.learn = learn
+        self.strategy = strategy
+        self.n_restarts = n_restarts
+        self.max_iter = max_iter
+        self.polish = polish
+        self.learn_rows = learn_rows
         self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
@@ -526,7 +626,14 @@ def _rebuild(
     estimator.n_features_in_ = len(estimator.schema_.columns)
     if header["feature_names"]:
         estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
-    estimator.mixing_ = estimator._make_mixing()
+    estimator.mixing_ = estimator._make_mixing(float(header["mixing_parameter"]))
+    estimator.learning_info_ = LearningInfo.from_dict(header["learning"])
+    names = estimator.learning_info_.names
+    estimator.learned_ = hyperparameter_values(Prior(model, estimator.mixing_), names)
+    estimator.evidence_path_ = arrays["evidence_path"]
+    estimator.n_iter_ = len(estimator.evidence_path_)
+    estimator.strategy_ = str(header["strategy"])
+    estimator.polish_gain_ = float(header["polish_gain"])
     estimator.labels_ = arrays["labels"].astype(np.intp)
     estimator.n_clusters_ = int(estimator.labels_.max()) + 1
     estimator.leaf_rows_ = arrays["leaf_rows"].astype(np.intp)

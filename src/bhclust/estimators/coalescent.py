@@ -210,7 +210,12 @@ class CoalescentClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(branches @ cluster_of_branch(self.tree_, self.labels_))
 
     def score_samples(self, X: Any) -> FloatArray:
-        """Return the log predictive density of each row; samplers average over their trees."""
+        """Return the log predictive density of each row; samplers average over their trees.
+
+        It integrates to one over rows. A new item may hang right above a leaf, so the density has
+        a sharp peak at every fitted row; without noise at the leaves the peak has no bound in two
+        columns or more, and the number returned there is only a large one.
+        """
         values = self._encode(X)
         trees = self._trees()
         log_densities = np.stack([one.log_density(values) for one in trees.predictors])

@@ -144,9 +144,7 @@ class Mixed(ClusterModel):
 
     def blocks(self, stats: FloatArray) -> list[tuple[ClusterModel, FloatArray]]:
         """Return each part's model with its own columns of the statistics."""
-        return [
-            (part.model, np.ascontiguousarray(stats[:, part.block])) for part in self._slices()
-        ]
+        return [(part.model, np.ascontiguousarray(stats[:, part.block])) for part in self._slices()]
 
     def _slices(self) -> Iterator[_Slice]:
         if self.widths is None:
