@@ -36,7 +36,6 @@ ORDER = (
     "_fixed_tree",
     "_coordinates",
     "_linkage",
-    "_linkage",
     "_polish",
     "strategies",
     "learn",

@@ -90,6 +90,15 @@ def test_the_given_parameters_stay_as_they_were():
     assert estimator.get_params()["gamma"] == 0.3
 
 
+def test_a_second_fit_leaves_nothing_of_the_first(tmp_path):
+    estimator = BayesianHierarchicalClustering(alpha=0.3).fit(BINARY)
+    estimator.set_params(mixing="constant", gamma=0.4, learn=False).fit(BINARY)
+    assert not hasattr(estimator, "alpha_")
+    assert not hasattr(estimator, "log_evidence_bound_")
+    estimator.save(tmp_path / "model.npz")
+    assert bhclust.load(tmp_path / "model.npz").gamma_ == 0.4
+
+
 def test_a_cut_never_refits(fitted):
     tree, labels = fitted.tree_, fitted.labels_
     before = copy.copy(vars(fitted))
@@ -376,7 +385,7 @@ def test_a_saved_estimator_comes_back(tmp_path, kind, name):
         assert type(back.pop("model")) is type(given.pop("model"))
         assert back == given
     assert loaded.schema_ == fitted.schema_
-    assert np.array_equal(loaded.cut(2), fitted.cut(2)) or kind is BayesianRoseTree
+    assert np.array_equal(loaded.cut(1), fitted.cut(1))
     draws = [
         np.asarray(read_table(estimator.sample(3)).toarray()) for estimator in (loaded, fitted)
     ]
@@ -488,7 +497,9 @@ def test_clone_forgets_the_fit_and_keeps_the_settings(fitted):
 
 def test_grid_search_over_alpha():
     search = GridSearchCV(
-        BayesianHierarchicalClustering("diagonal_gaussian"), {"alpha": [0.01, 1.0, 100.0]}, cv=3
+        BayesianHierarchicalClustering("diagonal_gaussian", learn=False),
+        {"alpha": [0.01, 1.0, 100.0]},
+        cv=3,
     )
     search.fit(np.random.default_rng(0).permutation(POINTS))
     scores = search.cv_results_["mean_test_score"]

@@ -172,13 +172,17 @@ def mixing_gradient(
         return "alpha", slope
     if not isinstance(mixing, (Constant, Rose)):
         raise BhclustError(f"nothing is known to learn about the mixing prior {mixing!r}.")
-    n = tree.n_leaves
-    # Rose: log(1 - π) = (children - 1) log(1 - γ); a constant prior is that of two children.
-    steps = tree.n_children - 1.0 if isinstance(mixing, Rose) else np.ones(len(tree.n_children))
-    log_not = steps * np.log1p(-mixing.gamma)
-    by_log_split = -steps / (1 - mixing.gamma)
+    # Rose: log(1 - π) = (children - 1) log(1 - γ); a constant prior is that of two children. A
+    # leaf of several copies has the weight of one cluster of them (`Mixing.log_leaf`).
+    copies = np.ceil(tree.weight[: tree.n_leaves])
+    steps = np.concatenate([copies, tree.n_children]) - 1.0
+    if isinstance(mixing, Constant):
+        steps = np.minimum(steps, 1.0)
+    able = steps > 0
+    log_not = steps[able] * np.log1p(-mixing.gamma)
+    by_log_split = -steps[able] / (1 - mixing.gamma)
     by_log_one = by_log_split * np.exp(log_not) / np.expm1(log_not)
-    return "gamma", float(at.stop[n:] @ by_log_one + at.split[n:] @ by_log_split)
+    return "gamma", float(at.stop[able] @ by_log_one + at.split[able] @ by_log_split)
 
 
 def _alpha(mixing: Mixing) -> float:

@@ -233,7 +233,6 @@ def _search_compiled(
 ) -> tuple[list[Merge], SearchInfo]:
     """Run a search that is compiled as a whole, coming back now and then."""
     total = len(loop.merges)
-    loop.start()
     done = 0
     while done < total:
         done = loop.advance()

@@ -165,9 +165,7 @@ def compare(
     order = np.random.default_rng(random_state).permutation(n_rows)
     folds = np.empty(n_rows, dtype=np.intp)
     folds[order] = np.arange(n_rows) % n_folds
-    return Comparison(
-        tuple(_row(name, one, X, weight, folds) for name, one in contestants.items())
-    )
+    return Comparison(tuple(_row(name, one, X, weight, folds) for name, one in contestants.items()))
 
 
 def _estimator(model: Contestant, name: str) -> _TreeClustering:
@@ -199,7 +197,7 @@ def _row(
         log_evidence=fitted.log_evidence_bound_ if is_bound else fitted.log_evidence_,
         evidence_kind="bound" if is_bound else "tree",
         heldout=mean,
-        heldout_error=float(np.sqrt(spread / max(np.count_nonzero(weight) - 1, 1))),
+        heldout_error=float(np.sqrt(spread / max(int(np.count_nonzero(weight)) - 1, 1))),
         n_clusters=fitted.n_clusters_,
         seconds=seconds,
         estimator=fitted,

@@ -17,6 +17,7 @@ from bhclust._fixed_tree import FixedTree, evaluate, gradient
 from bhclust._polish import polish
 from bhclust._validation import FloatArray, check_choice
 from bhclust.agglomerate import EngineName, SearchInfo
+from bhclust.mixing import DirichletProcess
 from bhclust.strategies import Builder, Leaves
 from bhclust.tree import Tree
 
@@ -89,10 +90,10 @@ def maximise(tree: Tree, coordinates: Coordinates, free: FloatArray | None = Non
     >>> from bhclust.mixing import DirichletProcess
     >>> from bhclust.models import Bernoulli
     >>> X = np.repeat(np.eye(2), 10, axis=0)
-    >>> prior = Prior(Bernoulli(a=5, b=5).resolve(X), DirichletProcess(1.0))
+    >>> prior = Prior(Bernoulli(a=1, b=1).resolve(X), DirichletProcess(1.0))
     >>> tree = agglomerate(prior.model, prior.model.suffstats(X), prior.mixing).tree
     >>> best = maximise(tree, Coordinates(prior)).prior.model
-    >>> bool(best.a[0] < 0.5)  # pure clusters: the probabilities are near 0 and 1
+    >>> bool(best.a[0] < 0.2)  # pure clusters: the probabilities are near 0 and 1
     True
     """
     fixed = FixedTree.of(tree)
@@ -308,9 +309,14 @@ def fit_tree(
 def make_coordinates(prior: Prior, learn: str | bool | Collection[str]) -> Coordinates:
     """Return the coordinates that the parameter ``learn`` of an estimator stands for.
 
-    ``"auto"``: one factor for each hyperparameter of the model that has one; ``"shared"``: the
-    same and α or γ; True: every entry of every hyperparameter, and α or γ; False: nothing; names:
-    one factor for each of these (every entry of a prior mean).
+    ``"auto"``: one factor for each hyperparameter of the model that has one, if the mixing prior
+    is a Dirichlet process; ``"shared"``: the same and α or γ, for any mixing prior; True: every
+    entry of every hyperparameter, and α or γ; False: nothing; names: one factor for each of these
+    (every entry of a prior mean).
+
+    With the other mixing priors ``log p(D | T)`` says nothing about how the tree was chosen among
+    all trees, and hyperparameters that maximise it favour many small clusters; so ``"auto"``
+    leaves them alone there.
     """
     if learn is True:
         return Coordinates(prior, per_feature=True)
@@ -318,10 +324,11 @@ def make_coordinates(prior: Prior, learn: str | bool | Collection[str]) -> Coord
         return Coordinates(prior, ())
     if isinstance(learn, str):
         check_choice(learn, ("auto", "shared"), name="learn", owner="fit")
-        everything = Coordinates(prior)
+        shared = Coordinates(prior)
         if learn == "shared":
-            return everything
-        return Coordinates(prior, [n for n in everything.names if n not in ("alpha", "gamma")])
+            return shared
+        bounded = isinstance(prior.mixing, DirichletProcess)
+        return Coordinates(prior, [n for n in shared.names if bounded and n != "alpha"])
     return Coordinates(prior, tuple(learn))
 
 

@@ -119,7 +119,15 @@ class CategoricalPart:
         total = np.asarray(np.add.reduceat(self._alpha, self._start[:-1]))
         table, total_table = log_gamma_table(self._alpha), log_gamma_table(total)
         constant = float(total_table[:, 0].sum() - table[:, 0].sum())
-        self._prior = (self._alpha, total, self._start, table, total_table, constant)
+        self._prior = (
+            self._alpha,
+            total,
+            self._start,
+            table,
+            total_table,
+            total_table.sum(axis=0),
+            constant,
+        )
         counts_of = np.arange(table.shape[1])
         self._logs = (
             np.log(self._alpha[:, None] + counts_of),
@@ -187,13 +195,13 @@ def _add_leaf(levels, leaf, start, counts):
 
 
 @compiled
-def _categorical_log_f(counts, alpha, total, start, table, total_table, constant):
+def _categorical_log_f(counts, alpha, total, start, table, total_table, size_sums, constant):
     out = constant
     for j in range(len(total)):
-        observed = 0
+        observed = np.int64(0)
         for s in range(start[j], start[j + 1]):
             observed += counts[s]
-            out += log_gamma_at(table, s, alpha[s], counts[s])
+            out += log_gamma_at(table, s, alpha[s], np.int64(counts[s]))
         out -= log_gamma_at(total_table, j, total[j], observed)
     return out
 
@@ -219,6 +227,7 @@ def focus_categorical(
     start,
     table,
     total_table,
+    size_sums,
     constant,
     value_start,
     group,
@@ -231,15 +240,15 @@ def focus_categorical(
     """Load a cluster, tabulate its predictive log probabilities, return its log f."""
     _load(is_leaf, index, levels, counts, start, focus)
     for j in range(len(total)):
-        observed = 0
+        observed = np.int64(0)
         for s in range(start[j], start[j + 1]):
             observed += focus[s]
         log_total = log_at(log_total_table, j, total[j], observed)
         for s in range(start[j], start[j + 1]):
-            log_count = log_at(log_table, s, alpha[s], focus[s])
+            log_count = log_at(log_table, s, alpha[s], np.int64(focus[s]))
             values[value_start[j] + s - start[j]] = log_count - log_total
     fill_table(values, value_start, group, stride, sums)
-    return _categorical_log_f(focus, alpha, total, start, table, total_table, constant)
+    return _categorical_log_f(focus, alpha, total, start, table, total_table, size_sums, constant)
 
 
 @compiled
@@ -256,6 +265,7 @@ def merge_categorical(
     start,
     table,
     total_table,
+    size_sums,
     constant,
 ):
     """Store the union of two clusters in a slot and return its log f."""
@@ -265,12 +275,23 @@ def merge_categorical(
         _add_leaf(levels, right, start, union)
     else:
         union += counts[right]
-    return _categorical_log_f(union, alpha, total, start, table, total_table, constant)
+    return _categorical_log_f(union, alpha, total, start, table, total_table, size_sums, constant)
 
 
 @compiled_fast
 def add_categorical_unions(
-    focus, counts, slots, alpha, total, start, table, total_table, constant, complete, out
+    focus,
+    counts,
+    slots,
+    alpha,
+    total,
+    start,
+    table,
+    total_table,
+    size_sums,
+    constant,
+    complete,
+    out,
 ):
     n_values = len(focus)
     n_columns = len(total)
@@ -288,20 +309,19 @@ def add_categorical_unions(
                 value += table[s, focus[s] + other[s]]
         else:
             for s in range(n_values):
-                value += log_gamma_at(table, s, alpha[s], focus[s] + other[s])
+                value += log_gamma_at(table, s, alpha[s], np.int64(focus[s] + other[s]))
         if complete:
             size = focus_size
             for s in range(start[0], start[1]):
                 size += other[s]
-            if size < total_table.shape[1]:
-                for j in range(n_columns):
-                    value -= total_table[j, size]
+            if size < len(size_sums):
+                value -= size_sums[size]
             else:
                 for j in range(n_columns):
                     value -= stirling(total[j] + size)
         else:
             for j in range(n_columns):
-                size = 0
+                size = np.int64(0)
                 for s in range(start[j], start[j + 1]):
                     size += focus[s] + other[s]
                 value -= log_gamma_at(total_table, j, total[j], size)

@@ -23,11 +23,11 @@ from bhclust.frontier import Frontier
 
 # The window of single leaves is packed again when this part of it has been merged away.
 _DEAD_SHARE = 0.125
-# Merges between two returns to the interpreter: for progress, and for an interrupt.
+# Rows of pairs between two returns to the interpreter: for progress, and for an interrupt.
 _CHUNK = 512
 
 # positions in the array of counters
-_N_WINDOW, _N_DEAD, _N_CLUSTERS, _N_FREE, _N_MERGES, _N_PAIRS, _N_RESCANS = range(7)
+_N_WINDOW, _N_DEAD, _N_CLUSTERS, _N_FREE, _N_STARTED, _N_MERGES, _N_PAIRS, _N_RESCANS = range(8)
 
 
 class CompiledLoop:
@@ -36,11 +36,14 @@ class CompiledLoop:
     def __init__(self, part: CategoricalPart, frontier: Frontier, *, rose: bool) -> None:
         n = frontier.n_leaves
         n_slots = len(part.counts)
-        self._frontier = (frontier.values, frontier.best_partner, frontier.stale)
-        self._counters = np.zeros(7, dtype=np.int64)
+        self._counters = np.zeros(8, dtype=np.int64)
         self._counters[_N_WINDOW] = n
         self._counters[_N_FREE] = n_slots
-        self._live = (
+        self._arguments = (
+            rose,
+            frontier.values,
+            frontier.best_partner,
+            frontier.stale,
             self._counters,
             np.arange(n),  # window: ids of leaves, in order
             np.zeros(n_slots, dtype=np.int64),  # ids of merged clusters, in order
@@ -48,10 +51,10 @@ class CompiledLoop:
             np.full(2 * n - 1, -1, dtype=np.int64),  # slot of each id
             np.arange(n_slots)[::-1].copy(),  # free slots
             np.empty(n + n_slots),  # log f of a row of pairs
+            *part.kernel_arguments(),
+            *nodes.mixing_code(frontier.mixing),
+            nodes.log_gamma_of_sizes(n),
         )
-        self._part = part.kernel_arguments()
-        self._mixing = (*nodes.mixing_code(frontier.mixing), nodes.log_gamma_of_sizes(n))
-        self._rose = rose
         #: left, right, operation of each merge, and its log f
         self.merges = np.zeros((n - 1, 3), dtype=np.int64)
         self.log_f: FloatArray = np.zeros(n - 1)
@@ -66,41 +69,22 @@ class CompiledLoop:
         """Times a cluster had to look for its best partner again."""
         return int(self._counters[_N_RESCANS])
 
-    def start(self) -> None:
-        """Find every leaf's best partner among the higher ids."""
-        n_rows = len(self.merges)
-        for first in range(0, n_rows, _CHUNK):
-            last = min(first + _CHUNK, n_rows)
-            _start(
-                first, last, self._rose, *self._frontier, *self._live, *self._part, *self._mixing
-            )
-
     def advance(self) -> int:
-        """Do the next merges; return how many there are by now."""
-        _advance(
-            _CHUNK,
-            self.merges,
-            self.log_f,
-            self._rose,
-            *self._frontier,
-            *self._live,
-            *self._part,
-            *self._mixing,
-        )
+        """Do the next steps; return how many merges there are by now."""
+        _advance(_CHUNK, self.merges, self.log_f, *self._arguments)
         return int(self._counters[_N_MERGES])
 
 
 @compiled
-def _row(i, first, n_clusters_before, counters, slots, slot_of, out, part, focus_part):
+def _row(i, first, skipped, counters, slots, slot_of, out, leaves, tables):
     """Fill ``out`` with log f of cluster i and the window from a position on, then clusters."""
-    levels, codes, counts, focus, level_values, complete = part
-    alpha, total, start, table, total_table, constant = focus_part[:6]
-    value_start, group, stride, sums, log_table, log_total_table = focus_part[6:]
+    levels, codes, counts, focus, level_values, complete = leaves
+    alpha, total, start, table, total_table, size_sums, constant = tables[:7]
+    value_start, group, stride, sums, log_table, log_total_table = tables[7:]
     is_leaf = slot_of[i] < 0
-    number = i if is_leaf else slot_of[i]
     log_f = focus_categorical(
         is_leaf,
-        number,
+        i if is_leaf else slot_of[i],
         levels,
         counts,
         focus,
@@ -109,6 +93,7 @@ def _row(i, first, n_clusters_before, counters, slots, slot_of, out, part, focus
         start,
         table,
         total_table,
+        size_sums,
         constant,
         value_start,
         group,
@@ -119,18 +104,20 @@ def _row(i, first, n_clusters_before, counters, slots, slot_of, out, part, focus
         log_total_table,
     )
     n_singles = counters[_N_WINDOW] - first
-    n_others = counters[_N_CLUSTERS] - n_clusters_before
-    out[: n_singles + n_others] = 0.0
+    n_others = counters[_N_CLUSTERS] - skipped
+    for p in range(n_singles + n_others):
+        out[p] = 0.0
     add_looked_up(codes, sums, log_f, first, counters[_N_WINDOW], out)
     add_categorical_unions(
         focus,
         counts,
-        slots[n_clusters_before : counters[_N_CLUSTERS]],
+        slots[skipped : skipped + n_others],
         alpha,
         total,
         start,
         table,
         total_table,
+        size_sums,
         constant,
         complete,
         out[n_singles : n_singles + n_others],
@@ -139,85 +126,16 @@ def _row(i, first, n_clusters_before, counters, slots, slot_of, out, part, focus
 
 
 @compiled
-def _scan(
-    i,
-    first,
-    skipped,
-    rose,
-    values,
-    partner,
-    stale,
-    counters,
-    window,
-    clusters,
-    slots,
-    slot_of,
-    out,
-    part,
-    focus_part,
-    code,
-    parameter,
-    log_gamma,
-):
-    _row(i, first, skipped, counters, slots, slot_of, out, part, focus_part)
-    singles = window[first : counters[_N_WINDOW]]
-    others = clusters[skipped : counters[_N_CLUSTERS]]
-    if rose:
-        nodes.scan_ratios(
-            values, partner, stale, singles, others, out, i, code, parameter, log_gamma
-        )
-    else:
-        nodes.scan_odds(values, partner, stale, singles, others, out, i, code, parameter, log_gamma)
-
-
-@compiled
-def _start(
-    first_row,
-    last_row,
-    rose,
-    values,
-    partner,
-    stale,
-    counters,
-    window,
-    clusters,
-    slots,
-    slot_of,
-    free,
-    out,
-    part,
-    focus_part,
-    code,
-    parameter,
-    log_gamma,
-):
-    for row in range(first_row, last_row):
-        _scan(
-            row,
-            row + 1,
-            0,
-            rose,
-            values,
-            partner,
-            stale,
-            counters,
-            window,
-            clusters,
-            slots,
-            slot_of,
-            out,
-            part,
-            focus_part,
-            code,
-            parameter,
-            log_gamma,
-        )
-
-
-@compiled
-def _position(ids, n, wanted):
+def _n_up_to(ids, n, wanted):
     """Return how many of the first n increasing ids are at most ``wanted``."""
-    return np.searchsorted(ids[:n], wanted, side="right")
+    low, high = np.int64(0), np.int64(n)
+    while low < high:
+        middle = (low + high) // 2
+        if ids[middle] <= wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @compiled
@@ -230,7 +148,7 @@ def _remove(member, counters, clusters, slots, slot_of, free):
     free[counters[_N_FREE]] = slot
     counters[_N_FREE] += 1
     n = counters[_N_CLUSTERS]
-    for p in range(_position(clusters, n, member), n):
+    for p in range(_n_up_to(clusters, n, member), n):
         clusters[p - 1] = clusters[p]
         slots[p - 1] = slots[p]
     counters[_N_CLUSTERS] = n - 1
@@ -241,17 +159,74 @@ def _pack(values, counters, window, codes):
     """Keep only the living leaves in the window and their codes."""
     kept = 0
     for p in range(counters[_N_WINDOW]):
-        if np.isfinite(values[nodes.LOG_MASS, window[p]]):
+        if values[nodes.LOG_MASS, window[p]] < np.inf:
             window[kept] = window[p]
-            codes[kept] = codes[p]
+            for g in range(codes.shape[1]):
+                codes[kept, g] = codes[p, g]
             kept += 1
     counters[_N_WINDOW] = kept
     counters[_N_DEAD] = 0
 
 
 @compiled
+def _merge(
+    i,
+    j,
+    merges,
+    log_f_out,
+    rose,
+    values,
+    partner,
+    counters,
+    clusters,
+    slots,
+    slot_of,
+    free,
+    leaves,
+    tables,
+    code,
+    parameter,
+    log_gamma,
+):
+    """Merge clusters i < j into a free slot and return the new id."""
+    levels, _, counts = leaves[:3]
+    alpha, total, start, table, total_table, size_sums, constant = tables[:7]
+    counters[_N_FREE] -= 1
+    slot = free[counters[_N_FREE]]
+    log_f = merge_categorical(
+        slot_of[i] < 0,
+        i if slot_of[i] < 0 else slot_of[i],
+        slot_of[j] < 0,
+        j if slot_of[j] < 0 else slot_of[j],
+        slot,
+        levels,
+        counts,
+        alpha,
+        total,
+        start,
+        table,
+        total_table,
+        size_sums,
+        constant,
+    )
+    operation = np.int64(0)
+    if rose:
+        operation = nodes.best_operation(values, i, j, log_f, code, parameter, log_gamma)
+    step = counters[_N_MERGES]
+    k = len(merges) + 1 + step
+    nodes.merge_node(values, partner, i, j, k, operation, log_f, code, parameter, log_gamma)
+    merges[step, 0], merges[step, 1], merges[step, 2] = i, j, operation
+    log_f_out[step] = log_f
+    counters[_N_MERGES] = step + 1
+    _remove(i, counters, clusters, slots, slot_of, free)
+    _remove(j, counters, clusters, slots, slot_of, free)
+    slot_of[k] = slot
+    return k
+
+
+@compiled
 def _advance(
-    n_merges,
+    n_steps,
     merges,
     log_f_out,
     rose,
@@ -265,83 +240,73 @@ def _advance(
     slot_of,
     free,
     out,
-    part,
-    focus_part,
+    leaves,
+    tables,
     code,
     parameter,
     log_gamma,
 ):
-    """Do up to ``n_merges`` merges: `agglomerate._search` with the engine's steps written in."""
-    levels, codes, counts = part[:3]
-    alpha, total, start, table, total_table, constant = focus_part[:6]
+    """Do some steps of `agglomerate._search`: each scores one row of pairs.
+
+    A row belongs to a leaf at the start, to a stale cluster that looks again, or to a new cluster
+    that is offered to all others.
+    """
     n_leaves = len(merges) + 1
-    goal = min(counters[_N_MERGES] + n_merges, n_leaves - 1)
-    while counters[_N_MERGES] < goal:
-        i = nodes.best_of(values, window[: counters[_N_WINDOW]], clusters[: counters[_N_CLUSTERS]])
-        if stale[i]:
-            counters[_N_RESCANS] += 1
-            first, skipped = counters[_N_WINDOW], 0
-            if i < n_leaves:
-                first = _position(window, counters[_N_WINDOW], i)
-            else:
-                skipped = _position(clusters, counters[_N_CLUSTERS], i)
-            _scan(
-                i,
-                first,
-                skipped,
-                rose,
-                values,
-                partner,
-                stale,
-                counters,
-                window,
-                clusters,
-                slots,
-                slot_of,
-                out,
-                part,
-                focus_part,
-                code,
-                parameter,
-                log_gamma,
+    for _ in range(n_steps):
+        if counters[_N_MERGES] == n_leaves - 1:
+            return
+        first, skipped, k = np.int64(0), np.int64(0), np.int64(-1)
+        if counters[_N_STARTED] < n_leaves - 1:
+            i = counters[_N_STARTED]
+            counters[_N_STARTED] += 1
+            first = i + 1
+        else:
+            i = nodes.best_of(
+                values, window[: counters[_N_WINDOW]], clusters[: counters[_N_CLUSTERS]]
             )
-            continue
-        j = partner[i]
-        counters[_N_FREE] -= 1
-        slot = free[counters[_N_FREE]]
-        log_f = merge_categorical(
-            slot_of[i] < 0,
-            i if slot_of[i] < 0 else slot_of[i],
-            slot_of[j] < 0,
-            j if slot_of[j] < 0 else slot_of[j],
-            slot,
-            levels,
-            counts,
-            alpha,
-            total,
-            start,
-            table,
-            total_table,
-            constant,
-        )
-        operation = 0
-        if rose:
-            operation = nodes.best_operation(values, i, j, log_f, code, parameter, log_gamma)
-        step = counters[_N_MERGES]
-        k = n_leaves + step
-        nodes.merge_node(values, partner, i, j, k, operation, log_f, code, parameter, log_gamma)
-        merges[step, 0], merges[step, 1], merges[step, 2] = i, j, operation
-        log_f_out[step] = log_f
-        counters[_N_MERGES] = step + 1
-        _remove(i, counters, clusters, slots, slot_of, free)
-        _remove(j, counters, clusters, slots, slot_of, free)
-        if counters[_N_DEAD] > _DEAD_SHARE * counters[_N_WINDOW]:
-            _pack(values, counters, window, codes)
-        slot_of[k] = slot
-        _row(k, 0, 0, counters, slots, slot_of, out, part, focus_part)
-        singles = window[: counters[_N_WINDOW]]
-        others = clusters[: counters[_N_CLUSTERS]]
-        if rose:
+            if stale[i] and i < n_leaves:
+                counters[_N_RESCANS] += 1
+                first = _n_up_to(window, counters[_N_WINDOW], i)
+            elif stale[i]:
+                counters[_N_RESCANS] += 1
+                first = counters[_N_WINDOW]
+                skipped = _n_up_to(clusters, counters[_N_CLUSTERS], i)
+            else:
+                j = partner[i]
+                k = _merge(
+                    i,
+                    j,
+                    merges,
+                    log_f_out,
+                    rose,
+                    values,
+                    partner,
+                    counters,
+                    clusters,
+                    slots,
+                    slot_of,
+                    free,
+                    leaves,
+                    tables,
+                    code,
+                    parameter,
+                    log_gamma,
+                )
+                if counters[_N_DEAD] > _DEAD_SHARE * counters[_N_WINDOW]:
+                    _pack(values, counters, window, leaves[1])
+        row = k if k >= 0 else i
+        _row(row, first, skipped, counters, slots, slot_of, out, leaves, tables)
+        singles = window[first : counters[_N_WINDOW]]
+        others = clusters[skipped : counters[_N_CLUSTERS]]
+        if k < 0 and rose:
+            nodes.scan_ratios(
+                values, partner, stale, singles, others, out, i, code, parameter, log_gamma
+            )
+        elif k < 0:
+            nodes.scan_odds(
+                values, partner, stale, singles, others, out, i, code, parameter, log_gamma
+            )
+        elif rose:
             nodes.offer_ratios(
                 values, partner, stale, singles, others, out, k, i, j, code, parameter, log_gamma
             )
@@ -349,6 +314,7 @@ def _advance(
             nodes.offer_odds(
                 values, partner, stale, singles, others, out, k, i, j, code, parameter, log_gamma
             )
-        clusters[counters[_N_CLUSTERS]] = k
-        slots[counters[_N_CLUSTERS]] = slot
-        counters[_N_CLUSTERS] += 1
+        if k >= 0:
+            clusters[counters[_N_CLUSTERS]] = k
+            slots[counters[_N_CLUSTERS]] = slot_of[k]
+            counters[_N_CLUSTERS] += 1

@@ -72,8 +72,7 @@ def sample_trees(
     method : {"smc-race", "smc-postpost", "smc-priorpost", "smc-priorprior"}
         How durations and pairs are proposed: from the race of the pairs' clocks, both from the
         local posterior, only the pair from it, or both from the prior. Costs a particle: O(n²),
-        O(n³), O(n³) and O(n). The race also keeps n² clocks a particle, and sets those that are
-        left anew whenever particles are resampled.
+        O(n³), O(n³) and O(n). The race also keeps n² clocks a particle.
     n_particles : int
     rng : numpy.random.Generator
     n_jobs : int
@@ -148,6 +147,7 @@ class _Sampler:
             np.empty(n_particles, np.int64),
             *(np.zeros(n_particles) for _ in range(3)),
         )
+        self.resets_left = n * n
         self.clocks: Clocks | None = None
         if method == "smc-race":
             self.clocks = Clocks(
@@ -240,10 +240,17 @@ class _Sampler:
         for array in moved:
             array[:] = array[chosen]
         self.log_weights = np.zeros(self.count)
-        if self.clocks is not None:
-            # Copies of a particle must not race with the same clocks. Given that they have not
-            # rung yet the clocks follow their proposals still, so they may be drawn again.
-            self._set_clocks(self.leaves.n_leaves - k - 1, same=False)
+        if self.clocks is None:
+            return
+        for array in self.clocks:
+            array[:] = array[chosen]
+        # Copies of a particle had better not race with the same clocks. Given that they have not
+        # rung yet clocks follow their proposals still, so they may be set anew; but only as often
+        # as leaves the whole race at O(n²).
+        m = self.leaves.n_leaves - k - 1
+        if m * (m - 1) // 2 <= self.resets_left:
+            self.resets_left -= m * (m - 1) // 2
+            self._set_clocks(m, same=False)
 
     def result(self, leaf_names: Sequence[str] | None) -> TreePosterior:
         """Return the weighted trees."""

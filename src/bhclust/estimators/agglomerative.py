@@ -337,12 +337,14 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return values if self.model_.accepts_sparse else _dense(values)
 
     def _store_results(self) -> None:
+        for name in ("alpha_", "gamma_", "log_evidence_bound_"):
+            vars(self).pop(name, None)  # an earlier fit may have had another mixing prior
         self.log_evidence_ = posterior.log_evidence(self.tree_)
         if isinstance(self.mixing_, DirichletProcess):
-            self.alpha_ = self.mixing_.alpha
+            self.alpha_ = float(self.mixing_.alpha)
             self.log_evidence_bound_ = posterior.log_evidence_bound(self.tree_, self.mixing_)
         elif isinstance(self.mixing_, (Constant, Rose)):
-            self.gamma_ = self.mixing_.gamma
+            self.gamma_ = float(self.mixing_.gamma)
 
     def _label_rows(
         self, tree: Tree, model: ClusterModel, mixing: Mixing, values: Any, leaf_rows: IntArray
@@ -404,8 +406,9 @@ class BayesianHierarchicalClustering(_TreeClustering):
         "binary", "categorical", "count" or "real", for columns whose kind is not as it looks.
     learn : {"auto", "shared", True, False} or list of str
         Which hyperparameters are learned from the evidence; what is given is where they start.
-        ``"auto"``: one factor for each hyperparameter of the model, `alpha` and `gamma` staying
-        as they are; ``"shared"``: these as well; True: every entry of every hyperparameter;
+        ``"auto"``: one factor for each hyperparameter of the model if the mixing is a Dirichlet
+        process, nothing otherwise; ``"shared"``: the same for any mixing, and `alpha` or `gamma`
+        as well; True: every entry of every hyperparameter;
         False: nothing; names such as ``["alpha", "rate"]``: a factor for each of these.
     strategy : {"best", "greedy", "rounds", "ward", "average", "all"}
         How trees are built. ``"greedy"`` is the papers' order; ``"rounds"`` merges all mutually
