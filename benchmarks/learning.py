@@ -214,7 +214,7 @@ def run(names: list[str], n_seeds: int) -> None:
 
 
 def keep(part: str, values: dict[str, Any]) -> None:
-    """Add to the file of results; it is read again each time, so that parts may run side by side."""
+    """Add to the file of results; it is read anew each time: parts may run side by side."""
     path = RESULTS / "learning.json"
     content = json.loads(path.read_text("utf-8")) if path.exists() else {}
     content.setdefault(part, {}).update(values)
@@ -328,18 +328,12 @@ def table() -> None:
     for title, score, digits_shown in titles:
         lines += ["", f"## {title}", "", *score_table(families, score, digits_shown)]
     for name, result in content.get("figure4", {}).items():
-        lines += [
-            "",
-            f"Evidence and purity over 50 settings of the prior, {name}: correlation "
-            f"{result['correlation']:.3f}.",
-        ]
+        correlation = f"{result['correlation']:.3f}"
+        lines += ["", f"Evidence and purity over 50 priors, {name}: correlation {correlation}."]
     if "speed" in content:
-        spent = content["speed"]
-        lines += [
-            "",
-            f"A fit with learning of 1,000 × 64 binary points: {spent['wall']:.2f} s "
-            f"({spent['processor']:.2f} s of processor time), {spent['trees']} trees.",
-        ]
+        wall, processor, trees = (content["speed"][key] for key in ("wall", "processor", "trees"))
+        spent = f"{wall:.2f} s ({processor:.2f} s of processor time), {trees} trees"
+        lines += ["", f"A fit with learning of 1,000 × 64 binary points: {spent}."]
     (RESULTS / "learning.md").write_text("\n".join(lines) + "\n", "utf-8")
 
 

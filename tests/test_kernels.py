@@ -98,7 +98,11 @@ def test_parts_give_the_models_log_f(name, missing):
     keep = np.arange(8, n, 2)
     for part in parts:
         part.compact(keep)
-    focuses = [(Member(True, 9), [9]), (Member(False, 1), clusters[1]), (Member(False, 5), clusters[3])]
+    focuses = [
+        (Member(True, 9), [9]),
+        (Member(False, 1), clusters[1]),
+        (Member(False, 5), clusters[3]),
+    ]
     for member, cluster in focuses:
         singles, unions = np.zeros(len(keep) - 3), np.zeros(1)
         other = 2 if cluster != clusters[3] else 0

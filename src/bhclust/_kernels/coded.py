@@ -321,8 +321,8 @@ def add_categorical_unions(
                     value -= stirling(total[j] + size)
         else:
             for j in range(n_columns):
-                size = np.int64(0)
+                observed = np.int64(0)
                 for s in range(start[j], start[j + 1]):
-                    size += focus[s] + other[s]
-                value -= log_gamma_at(total_table, j, total[j], size)
+                    observed += focus[s] + other[s]
+                value -= log_gamma_at(total_table, j, total[j], observed)
         out[p] += value
