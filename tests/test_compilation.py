@@ -1,4 +1,4 @@
-"""Compilation: once per installation, announced when it takes long, and harmless without a cache."""
+"""Compilation: once per installation, announced when it takes long, harmless without a cache."""
 
 from __future__ import annotations
 

@@ -33,10 +33,11 @@ from bhclust.models.base import Hyperparameter, Kind, Missing
 # dimensions d: clear, and not further apart than need be. A fixed part of the variance fails at
 # one end: a tenth merges weak clusters in 30 dimensions, a fifth close ones in two.
 _SEPARATION = 16.0
-# From 11 columns on the part stays where it is. Between 0.4 and 0.5 there is little to choose: 0.4
-# gives more evidence on digits (64 columns) and tumours (30) and purer trees on digits and wine (13),
-# 0.5 flat clusters that agree a little better with the classes before anything is learned. With
-# 0.4, copies of one row are so surely one cluster that weights and copies agree to seven digits.
+# From 11 columns on the part stays where it is. Between 0.4 and 0.5 there is little to choose:
+# 0.4 gives more evidence on digits (64 columns) and tumours (30) and purer trees on digits and
+# wine (13), 0.5 flat clusters that agree a little better with the classes before anything is
+# learned. With 0.4, copies of one row are so surely one cluster that weights and copies agree
+# to seven digits.
 _MOST_WITHIN = 0.4
 
 # Default gamma shape: the prior knows the variance inside a cluster like four items do.
