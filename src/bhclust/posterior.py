@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, logsumexp
 
+from bhclust._kernels.passes import sum_downward, upward
 from bhclust._validation import BhclustError, FloatArray, IntArray, check_choice, check_count
 from bhclust.mixing import DirichletProcess, Mixing
 from bhclust.models.base import ClusterModel
@@ -31,15 +32,9 @@ def log_split_probability(tree: Tree) -> FloatArray:
 
 def log_node_weights(tree: Tree) -> FloatArray:
     """Return ``log ω``: the log probability that a node's leaves are exactly one cluster."""
-    log_odds = _log_odds(tree)
-    log_r = -np.logaddexp(0.0, -log_odds)
-    log_1m_r = -np.logaddexp(0.0, log_odds)
-    reached = np.zeros(tree.n_nodes)
-    parent = tree.parent.tolist()
-    for node in range(tree.n_nodes - 1, -1, -1):
-        if parent[node] >= 0:
-            reached[node] = reached[parent[node]] + log_1m_r[parent[node]]
-    return reached + log_r
+    passed = _log_separation(tree)
+    reached = np.where(tree.parent >= 0, passed[tree.parent], 0.0)
+    return np.asarray(reached - np.logaddexp(0.0, -_log_odds(tree)))
 
 
 def expected_n_clusters(tree: Tree) -> float:
@@ -127,7 +122,7 @@ def co_clustering_matrix(tree: Tree) -> FloatArray:
     together = -np.expm1(_log_separation(tree))
     order = tree.leaf_order()
     in_order = np.zeros((tree.n_leaves, tree.n_leaves))
-    start = _leaf_interval_starts(tree)
+    start = tree.leaf_start
     # Larger intervals first: a node's block is overwritten by the blocks of its children.
     for node in range(tree.n_nodes - 1, -1, -1):
         block = slice(start[node], start[node] + tree.size[node])
@@ -212,20 +207,11 @@ def cluster_nodes(tree: Tree, labels: IntArray) -> IntArray:
 def log_d_root(tree: Tree, mixing: Mixing) -> float:
     """Return ``log d`` at the root: the normaliser of the prior over tree-consistent partitions."""
     n = tree.n_leaves
-    n_children = np.diff(tree.child_ptr)
-    log_one = mixing.log_one(tree.weight[n:], n_children[n:])
-    log_split = mixing.log_split(n_children[n:])
-    below = np.zeros(tree.n_nodes)
-    value = np.concatenate([mixing.log_leaf(tree.weight[:n]), log_one])
-    root_total = 0.0
-    for node, above in enumerate(tree.parent.tolist()):
-        if node >= n:
-            value[node] = np.logaddexp(value[node], log_split[node - n] + below[node])
-        if above >= 0:
-            below[above] += value[node]
-        else:
-            root_total += float(value[node])
-    return root_total
+    n_children = np.diff(tree.child_ptr)[n:]
+    log_one = np.ascontiguousarray(mixing.log_one(tree.weight[n:], n_children))
+    log_split = np.ascontiguousarray(mixing.log_split(n_children))
+    log_d, _ = upward(tree.parent, n, mixing.log_leaf(tree.weight[:n]), log_one, log_split)
+    return float(log_d[tree.roots].sum())
 
 
 def log_evidence(tree: Tree) -> float:
@@ -398,24 +384,7 @@ def _label_shares(tree: Tree, labels: IntArray) -> FloatArray:
 
 def _log_separation(tree: Tree) -> FloatArray:
     """Return the log probability that leaves joined at a node are in different clusters."""
-    out = log_split_probability(tree)
-    parent = tree.parent.tolist()
-    for node in range(tree.n_nodes - 1, -1, -1):
-        if parent[node] >= 0:
-            out[node] += out[parent[node]]
-    return out
-
-
-def _leaf_interval_starts(tree: Tree) -> IntArray:
-    """Return where each node's leaves begin in `Tree.leaf_order`."""
-    position = np.empty(tree.n_leaves, dtype=np.intp)
-    position[tree.leaf_order()] = np.arange(tree.n_leaves)
-    start = np.full(tree.n_nodes, tree.n_leaves, dtype=np.intp)
-    start[: tree.n_leaves] = position
-    for node, above in enumerate(tree.parent.tolist()):
-        if above >= 0:
-            start[above] = min(start[above], start[node])
-    return start
+    return sum_downward(tree.parent, log_split_probability(tree))
 
 
 def _labels_of_stops(tree: Tree, stops: npt.NDArray[np.bool_]) -> IntArray:

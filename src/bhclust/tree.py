@@ -181,7 +181,7 @@ class Tree:
         return _read_only(_sum_to_root(self.parent, (self.parent >= 0).astype(np.intp)))
 
     @cached_property
-    def _start(self) -> IntArray:
+    def leaf_start(self) -> IntArray:
         """Where the leaves of each node begin in `leaf_order`; they are ``size`` in a row."""
         offset = np.empty(self.n_nodes, dtype=np.intp)
         size_of_root = self.size[self.roots]
@@ -206,7 +206,7 @@ class Tree:
         is_first = np.zeros(len(self.child_index), dtype=bool)
         is_first[self.child_ptr[self.n_leaves : -1]] = True
         later = self.child_index[~is_first]
-        gaps[self._start[later] - 1] = self.parent[later]
+        gaps[self.leaf_start[later] - 1] = self.parent[later]
         table = [gaps[:-1]]
         while 2 ** len(table) < self.n_leaves:
             half = 2 ** (len(table) - 1)
@@ -237,7 +237,7 @@ class Tree:
         if i is None:
             return np.arange(self.n_leaves)
         i = self._check_node(i, "Tree.leaves")
-        return np.sort(self._leaf_order[self._start[i] : self._start[i] + self.size[i]])
+        return np.sort(self._leaf_order[self.leaf_start[i] : self.leaf_start[i] + self.size[i]])
 
     def leaf_order(self) -> IntArray:
         """Return the leaves from left to right, so that every node's leaves stand together.
@@ -254,7 +254,7 @@ class Tree:
     @cached_property
     def _leaf_order(self) -> IntArray:
         order = np.empty(self.n_leaves, dtype=np.intp)
-        order[self._start[: self.n_leaves]] = np.arange(self.n_leaves)
+        order[self.leaf_start[: self.n_leaves]] = np.arange(self.n_leaves)
         return _read_only(order)
 
     @overload
@@ -285,7 +285,7 @@ class Tree:
         [4, 2, 5]
         """
         first, second = np.broadcast_arrays(self._check_nodes(i, "i"), self._check_nodes(j, "j"))
-        start, end = self._start, self._start + self.size
+        start, end = self.leaf_start, self.leaf_start + self.size
         left = np.minimum(start[first], start[second])
         right = np.maximum(end[first], end[second]) - 1
         answer = first.copy()
@@ -339,7 +339,7 @@ class Tree:
         ('b', 'c')
         """
         i = self._check_node(i, "Tree.subtree")
-        start, size = self._start, self.size
+        start, size = self.leaf_start, self.size
         inside = (start >= start[i]) & (start + size <= start[i] + size[i])
         nodes = np.flatnonzero(inside)
         number = np.full(self.n_nodes, -1, dtype=np.int32)
