@@ -92,6 +92,9 @@ class Engine(Protocol):
     def merge(self, frontier: Frontier, i: int, j: int, operation: Operation, log_f: float) -> int:
         """Replace the pair just chosen by its merger in frontier and statistics; return its id."""
 
+    def log_f_with(self, i: int, others: IntArray) -> FloatArray:
+        """Return ``log f`` of cluster i with each of some live clusters, ids in order."""
+
 
 def agglomerate(
     model: ClusterModel,
@@ -151,7 +154,7 @@ def agglomerate(
     weight = np.ones(n) if weight is None else weight
     leaf_log_f = model.log_marginal(leaf_stats)
     frontier = Frontier(leaf_log_f, weight, mixing)
-    worker = _make_engine(engine, model, leaf_stats, frontier, rose=rose, n_jobs=n_jobs)
+    worker = make_engine(engine, model, leaf_stats, frontier, rose=rose, n_jobs=n_jobs)
     with announced_compilation():
         loop = worker.loop(frontier) if isinstance(worker, CompiledEngine) else None
         if loop is None:
@@ -172,7 +175,7 @@ def agglomerate(
     return Agglomeration(tree, info)
 
 
-def _make_engine(
+def make_engine(
     name: EngineName,
     model: ClusterModel,
     leaf_stats: FloatArray,
@@ -181,6 +184,7 @@ def _make_engine(
     rose: bool,
     n_jobs: int | None = None,
 ) -> Engine:
+    """Return the engine of a name for a model, with the frontier that it will work on."""
     check_choice(name, ("auto", "numpy", "compiled"), name="engine", owner="agglomerate")
     n = frontier.n_leaves
     if name != "numpy" and bool((frontier.weight[:n] == 1).all()):
@@ -309,13 +313,16 @@ class NumpyEngine:
         return self._model.merge(self._stats[i : i + 1], self._stats[j : j + 1])
 
     def _pair_scores(self, frontier: Frontier, i: int, others: IntArray) -> PairScores:
+        return self._scores(frontier, i, others, self.log_f_with(i, others))
+
+    def log_f_with(self, i: int, others: IntArray) -> FloatArray:
         self.n_pairs += len(others)
         log_f = np.empty(len(others))
         for start in range(0, len(others), self._block):
             part = slice(start, start + self._block)
             unions = self._model.merge(self._stats[i : i + 1], self._stats[others[part]])
             log_f[part] = self._model.log_marginal(unions)
-        return self._scores(frontier, i, others, log_f)
+        return log_f
 
 
 def _first_best(score: FloatArray, tiebreak: FloatArray) -> int:

@@ -253,6 +253,7 @@ class Plan(NamedTuple):
     polish: bool = False
     learn_rows: int = 2000
     engine: EngineName = "auto"
+    n_jobs: int | None = None
 
 
 def fit_tree(
@@ -278,7 +279,7 @@ def fit_tree(
     coordinates = make_coordinates(prior, plan.learn)
     names = coordinates.names
     n = len(leaves.stats)
-    builder = Builder(leaves, plan.strategy, rose=rose, engine=plan.engine)
+    builder = Builder(leaves, plan.strategy, rose=rose, engine=plan.engine, n_jobs=plan.n_jobs)
     if not names:
         tree = builder(prior)
         path = np.array([builder.candidates[builder.origin]])
@@ -288,7 +289,9 @@ def fit_tree(
     if sampled:
         say(f"learning on a sample of {plan.learn_rows} of {n} rows")
         rows = np.sort(rng.choice(n, plan.learn_rows, replace=False))
-        sample = Builder(leaves.take(rows), plan.strategy, rose=rose, engine=plan.engine)
+        sample = Builder(
+            leaves.take(rows), plan.strategy, rose=rose, engine=plan.engine, n_jobs=plan.n_jobs
+        )
     learned = alternate(
         sample if sampled else builder,
         coordinates,

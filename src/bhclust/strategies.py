@@ -15,17 +15,15 @@ import numpy.typing as npt
 
 from bhclust._coordinates import Prior
 from bhclust._fixed_tree import FixedTree, evaluate
-from bhclust._kernels.engine import CompiledEngine
 from bhclust._linkage import LinkageMethod, linkage_parent
 from bhclust._validation import BhclustError, FloatArray, IntArray
 from bhclust.agglomerate import (
     EngineName,
     Merge,
-    NumpyEngine,
     SearchInfo,
-    _make_engine,
     agglomerate,
     assemble,
+    make_engine,
     score_tree,
 )
 from bhclust.frontier import Frontier, odds_scores, ratio_scores
@@ -83,7 +81,7 @@ class Builder:
         One of `STRATEGIES`.
     rose : bool
         Whether nodes may have any number of children.
-    engine : {"auto", "numpy", "compiled"}
+    engine, n_jobs
         As in `agglomerate`.
 
     Attributes
@@ -97,9 +95,15 @@ class Builder:
     """
 
     def __init__(
-        self, leaves: Leaves, strategy: str, *, rose: bool, engine: EngineName = "auto"
+        self,
+        leaves: Leaves,
+        strategy: str,
+        *,
+        rose: bool,
+        engine: EngineName = "auto",
+        n_jobs: int | None = None,
     ) -> None:
-        self.leaves, self.rose, self.engine = leaves, rose, engine
+        self.leaves, self.rose, self.engine, self.n_jobs = leaves, rose, engine, n_jobs
         self.tried = STRATEGIES[strategy]
         self.origin = ""
         self.search = SearchInfo("none", 0, 0)
@@ -138,6 +142,7 @@ class Builder:
                 rose=self.rose,
                 weight=weight,
                 engine=self.engine,
+                n_jobs=self.n_jobs,
                 leaf_names=names,
             )
             return _judged(tree, origin, prior)
@@ -194,7 +199,7 @@ class _Rounds:
     ) -> None:
         n = len(stats)
         self.frontier = Frontier(model.log_marginal(stats), weight, mixing)
-        self.engine: Any = _make_engine(engine, model, stats, self.frontier, rose=rose)
+        self.engine = make_engine(engine, model, stats, self.frontier, rose=rose)
         self.live = np.arange(n)
         self.partner = np.full(2 * n - 1, -1, dtype=np.intp)
         self.score = np.full((2 * n - 1, 2), -np.inf)  # score and tiebreak
@@ -205,14 +210,8 @@ class _Rounds:
     def row(self, i: int) -> _Row:
         """Score cluster i against all other live clusters, in the order of their ids."""
         others = self.live[self.live != i]
-        if isinstance(self.engine, CompiledEngine):
-            ids = np.concatenate([self.engine._window, self.engine._cluster_ids])
-            log_f = self.engine._unions(i, 0, self.engine._cluster_ids)
-            # The window still holds leaves that were merged away; both lists are in order.
-            log_f = log_f[np.searchsorted(ids, others)]
-            return _Row(others, *self._scores(self.frontier, i, others, log_f))
-        assert isinstance(self.engine, NumpyEngine)
-        return _Row(others, *self.engine._pair_scores(self.frontier, i, others))
+        log_f = self.engine.log_f_with(i, others)
+        return _Row(others, *self._scores(self.frontier, i, others, log_f))
 
     def find_partner(self, i: int) -> None:
         """Find cluster i's best partner among all live ones."""

@@ -22,7 +22,8 @@ from bhclust._kernels.diagonal import DiagonalPart
 from bhclust._kernels.full import FullPart
 from bhclust._kernels.loop import CompiledLoop
 from bhclust._kernels.part import Member, Part
-from bhclust._validation import FloatArray
+from bhclust._kernels.series import series_part
+from bhclust._validation import FloatArray, IntArray
 from bhclust.frontier import Frontier, Operation
 from bhclust.models import (
     Bernoulli,
@@ -33,6 +34,7 @@ from bhclust.models import (
     Mixed,
     Multinomial,
     Poisson,
+    TimeSeries,
 )
 
 # The window of single leaves is packed again when this part of it has been merged away.
@@ -52,6 +54,7 @@ _PARTS: dict[type[ClusterModel], Callable[[Any, FloatArray, int], Part]] = {
     Poisson: PoissonPart,
     DiagonalGaussian: DiagonalPart,
     Gaussian: FullPart,
+    TimeSeries: series_part,
 }
 
 
@@ -174,6 +177,12 @@ class CompiledEngine:
         if self._n_dead > _DEAD_SHARE * len(self._window):
             self._compact(frontier)
         return k
+
+    def log_f_with(self, i: int, others: IntArray) -> FloatArray:
+        ids = np.concatenate([self._window, self._cluster_ids])
+        log_f = self._unions(i, 0, self._cluster_ids)
+        # The window may still hold leaves that were merged away; both lists are in order.
+        return log_f[np.searchsorted(ids, others)]
 
     def _compact(self, frontier: Frontier) -> None:
         keep = np.flatnonzero(np.isfinite(frontier.log_mass[self._window]))

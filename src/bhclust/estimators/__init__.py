@@ -4,7 +4,14 @@ from bhclust.estimators.agglomerative import (
     BayesianHierarchicalClustering,
     BayesianRoseTree,
     FeatureContribution,
-    load,
 )
+from bhclust.estimators.coalescent import CoalescentClustering
+from bhclust.estimators.files import load
 
-__all__ = ["BayesianHierarchicalClustering", "BayesianRoseTree", "FeatureContribution", "load"]
+__all__ = [
+    "BayesianHierarchicalClustering",
+    "BayesianRoseTree",
+    "CoalescentClustering",
+    "FeatureContribution",
+    "load",
+]

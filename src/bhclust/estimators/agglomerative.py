@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,7 +17,6 @@ from bhclust._coordinates import Prior
 from bhclust._linkage import numeric_features
 from bhclust._validation import (
     BhclustError,
-    FileFormatError,
     FloatArray,
     IntArray,
     check_choice,
@@ -27,13 +26,13 @@ from bhclust._validation import (
     check_sample_weight,
 )
 from bhclust.agglomerate import EngineName, score_tree
-from bhclust.learn import LearningInfo, Plan, fit_tree, hyperparameter_values
+from bhclust.learn import Plan, fit_tree
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
 from bhclust.models import ClusterModel, choose_model, named_model
 from bhclust.models.base import Kind
-from bhclust.models.spec import model_from_spec, model_spec
+from bhclust.models.spec import model_spec
 from bhclust.strategies import STRATEGIES, Leaves
-from bhclust.tables import Schema, Table, read_table
+from bhclust.tables import Table, read_table
 from bhclust.tree import Tree
 
 _MIXINGS = ("dirichlet_process", "constant", "rose")
@@ -65,6 +64,7 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     polish: bool
     learn_rows: int
     engine: EngineName
+    n_jobs: int | None
     random_state: Any
     verbose: bool
 
@@ -276,7 +276,7 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Return the mixing prior, with the value that was learned if there is one."""
         owner = type(self).__name__
         check_choice(self.mixing, self._mixings, name="mixing", owner=owner)
-        check_choice(self.engine, ("auto", "numpy"), name="engine", owner=owner)
+        check_choice(self.engine, ("auto", "numpy", "compiled"), name="engine", owner=owner)
         if self.n_clusters is not None:
             check_count(self.n_clusters, name="n_clusters", owner=owner)
         if self.mixing == "dirichlet_process":
@@ -294,6 +294,7 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             polish=check_flag(self.polish, name="polish", owner=owner),
             learn_rows=check_count(self.learn_rows, name="learn_rows", owner=owner, lowest=2),
             engine=self.engine,
+            n_jobs=self.n_jobs,
         )
 
     def _rng(self) -> np.random.Generator:
@@ -338,7 +339,7 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _store_results(self) -> None:
         for name in ("alpha_", "gamma_", "log_evidence_bound_"):
-            vars(self).pop(name, None)  # an earlier fit may have had another mixing prior
+            self.__dict__.pop(name, None)  # an earlier fit may have had another mixing prior
         self.log_evidence_ = posterior.log_evidence(self.tree_)
         if isinstance(self.mixing_, DirichletProcess):
             self.alpha_ = float(self.mixing_.alpha)
@@ -423,8 +424,9 @@ class BayesianHierarchicalClustering(_TreeClustering):
         Whether to prune and regraft subtrees of the final tree while its evidence rises.
     learn_rows : int
         A table with more rows is learned on by a random sample of so many, and then fitted once.
-    engine : {"auto", "numpy"}
-        What computes the scores; all engines give the same tree.
+    engine : {"auto", "numpy", "compiled"}
+        What computes the scores; all engines give the same tree. ``"auto"`` takes the compiled
+        one for the library's own models, and NumPy for others and for weighted rows.
     random_state : int or Generator, optional
         Seed of the restarts and of the sample that is learned on (None: a fixed seed, so that a
         fit is repeatable), and of `sample` and `sample_partitions` (None: a new one each time).
@@ -490,6 +492,7 @@ class BayesianHierarchicalClustering(_TreeClustering):
         polish: bool = False,
         learn_rows: int = 2000,
         engine: EngineName = "auto",
+        n_jobs: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -506,6 +509,7 @@ class BayesianHierarchicalClustering(_TreeClustering):
         self.polish = polish
         self.learn_rows = learn_rows
         self.engine = engine
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
@@ -556,6 +560,7 @@ learn_rows, engine, random_state, verbose
         polish: bool = False,
         learn_rows: int = 2000,
         engine: EngineName = "auto",
+        n_jobs: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -572,84 +577,9 @@ learn_rows, engine, random_state, verbose
         self.polish = polish
         self.learn_rows = learn_rows
         self.engine = engine
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-
-_ESTIMATORS: dict[str, type[_TreeClustering]] = {
-    "BayesianHierarchicalClustering": BayesianHierarchicalClustering,
-    "BayesianRoseTree": BayesianRoseTree,
-}
-
-
-def load(path: str | PathLike[str], *, known: Iterable[type[ClusterModel]] = ()) -> Any:
-    """Read an estimator that was written by its ``save``, or a tree written by `Tree.save`.
-
-    No code is run and nothing is unpickled. If the model was given as an object, `model` is the
-    fitted one, with all hyperparameters filled in; a random generator is not kept.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    known : iterable of classes
-        Models of one's own that the file may name.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is truncated, damaged, not one of ours, or of a newer format.
-    """
-    header, arrays = io.read_archive(path)
-    name = header.get("estimator")
-    if name is None:
-        return io.load(path)
-    if name not in _ESTIMATORS:
-        raise FileFormatError(f"{path} holds a {name!r}, which this release does not know.")
-    try:
-        return _rebuild(_ESTIMATORS[name], header, arrays, known)
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-        raise FileFormatError(f"{path} does not hold a valid {name}: {error}.") from error
-
-
-def _rebuild(
-    kind: type[_TreeClustering],
-    header: Mapping[str, Any],
-    arrays: Mapping[str, Any],
-    known: Iterable[type[ClusterModel]],
-) -> _TreeClustering:
-    model = model_from_spec(header["model"], _part(arrays, "model."), known=known)
-    parameters = {"model": model, **header["parameters"]}
-    if isinstance(parameters["column_kinds"], list):
-        parameters["column_kinds"] = dict(parameters["column_kinds"])
-    estimator = kind(**parameters)
-    estimator.model_ = model
-    estimator.tree_ = io.tree_from_arrays(header["tree"], arrays)
-    estimator.schema_ = Schema.from_dict(header["schema"])
-    estimator.n_features_in_ = len(estimator.schema_.columns)
-    if header["feature_names"]:
-        estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
-    estimator.mixing_ = estimator._make_mixing(float(header["mixing_parameter"]))
-    estimator.learning_info_ = LearningInfo.from_dict(header["learning"])
-    names = estimator.learning_info_.names
-    estimator.learned_ = hyperparameter_values(Prior(model, estimator.mixing_), names)
-    estimator.evidence_path_ = arrays["evidence_path"]
-    estimator.n_iter_ = len(estimator.evidence_path_)
-    estimator.strategy_ = str(header["strategy"])
-    estimator.polish_gain_ = float(header["polish_gain"])
-    estimator.labels_ = arrays["labels"].astype(np.intp)
-    estimator.n_clusters_ = int(estimator.labels_.max()) + 1
-    estimator.leaf_rows_ = arrays["leaf_rows"].astype(np.intp)
-    if not _fits_together(estimator):
-        raise FileFormatError("its tree, rows and labels do not belong together")
-    estimator._store_results()
-    return estimator
-
-
-def _fits_together(estimator: _TreeClustering) -> bool:
-    rows, labels = estimator.leaf_rows_, estimator.labels_
-    n_rows_fit = len(rows) == estimator.tree_.n_leaves and rows.max() < len(labels)
-    return bool(n_rows_fit and rows.min() >= 0 and labels.min() >= 0)
 
 
 def _plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -668,11 +598,3 @@ def _plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _dense(values: Any) -> FloatArray:
     return np.asarray(values.toarray() if sparse.issparse(values) else values)
-
-
-def _part(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }

@@ -6,6 +6,7 @@ from bhclust.models.check import check_model
 from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
 from bhclust.models.product import Mixed
+from bhclust.models.time_series import TimeSeries
 
 __all__ = [
     "Bernoulli",
@@ -18,6 +19,7 @@ __all__ = [
     "Mixed",
     "Multinomial",
     "Poisson",
+    "TimeSeries",
     "check_model",
     "choose_model",
     "named_model",

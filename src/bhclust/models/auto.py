@@ -13,6 +13,7 @@ from bhclust.models.base import ClusterModel, Column, Kind
 from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
 from bhclust.models.product import Mixed
+from bhclust.models.time_series import TimeSeries
 
 # A full covariance has d (d + 1) / 2 numbers to learn in every cluster: it pays with few columns
 # and enough rows, and it is not defined with holes.
@@ -87,6 +88,7 @@ _NAMED: dict[str, type[ClusterModel]] = {
     "poisson": Poisson,
     "diagonal_gaussian": DiagonalGaussian,
     "gaussian": Gaussian,
+    "time_series": TimeSeries,
 }
 
 

@@ -106,6 +106,24 @@ def _pool(
     return _Pooled(count, mean, count_a * count_b / divisor, mean_a - mean_b)
 
 
+def merge_moments(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Merge rows of counts, means and squared deviations, a block of columns each."""
+    (count_a, mean_a, deviation_a), (count_b, mean_b, deviation_b) = (
+        feature_blocks(a, 3),
+        feature_blocks(b, 3),
+    )
+    pooled = _pool(count_a, mean_a, count_b, mean_b)
+    between = pooled.coupling * pooled.difference * pooled.difference
+    return np.hstack([pooled.n_items, pooled.mean, deviation_a + deviation_b + between])
+
+
+def repeat_moments(stats: FloatArray, weight: FloatArray) -> FloatArray:
+    """Take rows of counts, means and squared deviations ``weight`` times over."""
+    count, mean, deviation = feature_blocks(stats, 3)
+    factor = np.asarray(weight)[:, None]
+    return np.hstack([count * factor, mean, deviation * factor])
+
+
 @dataclass(frozen=True, eq=False)
 class DiagonalGaussian(_CentredModel):
     """Independent normal columns with a normal-gamma prior on mean and precision.
@@ -184,19 +202,11 @@ class DiagonalGaussian(_CentredModel):
 
     def merge(self, a: FloatArray, b: FloatArray) -> FloatArray:
         """Return the statistics of the unions, row by row; one side may be a single row."""
-        (count_a, mean_a, deviation_a), (count_b, mean_b, deviation_b) = (
-            feature_blocks(a, 3),
-            feature_blocks(b, 3),
-        )
-        pooled = _pool(count_a, mean_a, count_b, mean_b)
-        between = pooled.coupling * pooled.difference * pooled.difference
-        return np.hstack([pooled.n_items, pooled.mean, deviation_a + deviation_b + between])
+        return merge_moments(a, b)
 
     def repeat(self, stats: FloatArray, weight: FloatArray) -> FloatArray:
         """Return the statistics of each cluster taken ``weight`` times over."""
-        count, mean, deviation = feature_blocks(stats, 3)
-        factor = np.asarray(weight)[:, None]
-        return np.hstack([count * factor, mean, deviation * factor])
+        return repeat_moments(stats, weight)
 
     def _posterior(self, stats: FloatArray) -> _NormalGamma:
         strength, shape, rate = (self._parameter(k) for k in ("strength", "shape", "rate"))

@@ -13,6 +13,7 @@ from bhclust.models.base import ClusterModel
 from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
 from bhclust.models.product import Mixed
+from bhclust.models.time_series import TimeSeries
 
 _SHIPPED: tuple[type[ClusterModel], ...] = (
     Bernoulli,
@@ -22,6 +23,7 @@ _SHIPPED: tuple[type[ClusterModel], ...] = (
     Mixed,
     Multinomial,
     Poisson,
+    TimeSeries,
 )
 
 
