@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import platform
 import statistics
 import subprocess
@@ -303,7 +304,56 @@ def threads(run_case: Any, scale: float, repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
+def first_use(run_case: Any, scale: float, repeats: int) -> list[dict[str, Any]]:
+    """Import beside scikit-learn and numba; a first fit with an empty cache, and the next one."""
+    base = "import sklearn.base, sklearn.cluster, numba"
+    ours = "import bhclust"
+    rows: list[dict[str, Any]] = [
+        {
+            "what": "import",
+            "scikit-learn + numba": statistics.median(_seconds(base) for _ in range(5)),
+            "bhclust": statistics.median(_seconds(ours) for _ in range(5)),
+        }
+    ]
+    rows[0]["ratio"] = rows[0]["bhclust"] / rows[0]["scikit-learn + numba"]
+    for model in ("Bernoulli", "Poisson", "Multinomial", "DiagonalGaussian", "Gaussian"):
+        code = FIRST_FIT.format(model=model)
+        with tempfile.TemporaryDirectory() as cache:
+            first, later = (_seconds(code, NUMBA_CACHE_DIR=cache, inner=True) for _ in range(2))
+        rows.append({"what": f"fit of {model}", "empty cache": first, "from the cache": later})
+        print(rows[-1], flush=True)
+    return rows
+
+
+FIRST_FIT = """
+import numpy as np
+from bhclust import models
+from bhclust.agglomerate import agglomerate
+from bhclust.mixing import DirichletProcess
+import time
+X = np.random.default_rng(0).integers(0, 2, size=(60, 3)).astype(float)
+start = time.perf_counter()
+model = models.{model}().resolve(X)
+agglomerate(model, model.suffstats(X), DirichletProcess(1.0))
+print(time.perf_counter() - start)
+"""
+
+
+def _seconds(code: str, *, inner: bool = False, **environment: str) -> float:
+    """Return how long a process takes, or what it prints as its own measure."""
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout) if inner else time.perf_counter() - start
+
+
 SECTIONS = {
+    "first_use": first_use,
     "targets": targets,
     "growth": growth,
     "hard": hard,

@@ -34,6 +34,7 @@ ORDER = (
     "posterior",
     "coalescent",
     "_fixed_tree",
+    "_pinning",
     "_coordinates",
     "_linkage",
     "_polish",

@@ -79,7 +79,10 @@ def test_frames_and_weights(slanted):
     plain = compare(settings, frame, n_folds=3, sample_weight=weight)["one"]
     array = compare(settings, slanted, n_folds=3)["one"]
     listed = compare(settings, slanted.tolist(), n_folds=3)["one"]
-    assert plain.heldout == pytest.approx(array.heldout) == pytest.approx(listed.heldout)
+    columns = {"x": slanted[:, 0].tolist(), "y": slanted[:, 1].tolist()}
+    mapped = compare(settings, columns, n_folds=3)["one"]
+    for other in (array, listed, mapped):
+        assert other.heldout == pytest.approx(plain.heldout)
     weight[:30] = 3
     assert compare(settings, frame, n_folds=3, sample_weight=weight)["one"].heldout != plain.heldout
 

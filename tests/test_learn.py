@@ -9,6 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, load
 from bhclust._coordinates import Coordinates, Prior
 from bhclust._fixed_tree import FixedTree, evaluate, gradient
+from bhclust._pinning import pinning
 from bhclust._validation import BhclustError
 from bhclust.agglomerate import agglomerate, score_tree
 from bhclust.datasets import make_blocks
@@ -120,7 +121,7 @@ def test_coordinates_pull_gradients_back(name, method, per_feature):
     rng = np.random.default_rng(seed_of(name, method))
     case = make_case(name, 12, rng)
     mixing = MIXINGS[method]
-    coordinates = Coordinates(Prior(case.model, mixing), per_feature=per_feature)
+    coordinates = Coordinates(Prior(case.model, mixing), per_feature=per_feature, n_items=12.0)
     fixed = FixedTree.of(small_tree(case, mixing, is_rose(method), np.ones(12)))
     free = 0.3 * rng.normal(size=len(coordinates.deviation))
 
@@ -196,6 +197,21 @@ def test_maximise_finds_a_stationary_point_above_the_start(name):
     assert (best.free <= bounds[:, 1]).all()
 
 
+def test_a_strong_prior_at_fitted_centres_is_charged_for_them():
+    """Weak classes: pinning all rows to the column frequencies must not look like one cluster."""
+    rng = np.random.default_rng([2005, 1])
+    y = rng.integers(4, size=200)
+    X = (rng.random((200, 30)) < rng.beta(2, 2, size=(4, 30))[y]) * 1.0
+    fitted = BayesianHierarchicalClustering(n_restarts=0).fit(X)
+    assert (fitted.model_.a + fitted.model_.b).max() < 20
+    assert fitted.n_clusters_ > 1
+    model = Bernoulli().resolve(X)
+    pinned = model.with_hyperparameters({"a": 1e6 * model.a, "b": 1e6 * model.b})
+    # 30 numbers fitted to 200 rows
+    assert pinning(pinned, 200.0).cost == pytest.approx(15 * np.log(201), rel=1e-3)
+    assert pinning(model, 200.0).cost < 15 * np.log(3.01)
+
+
 def test_duplicates_do_not_run_to_infinity():
     X = np.repeat([[0.0, 1.0], [5.0, 2.0]], 20, axis=0)
     for model in (DiagonalGaussian(), Gaussian()):
@@ -229,9 +245,11 @@ def test_evidence_never_falls_and_the_best_is_kept():
         path, steps = fitted.evidence_path_, fitted.learning_info_.steps
         assert len(path) == len(steps) == fitted.n_iter_
         assert (np.diff(path) >= 0).all()
-        np.testing.assert_array_equal(path, np.maximum.accumulate([s.evidence for s in steps]))
+        values = [step.evidence + step.log_prior for step in steps]
+        np.testing.assert_array_equal(path, np.maximum.accumulate(values))
         final = fitted.log_evidence_bound_ if "process" in mixing else fitted.log_evidence_
-        assert final == pytest.approx(path[-1], rel=1e-10)
+        assert final == pytest.approx(steps[int(np.argmax(values))].evidence, rel=1e-10)
+        assert path[0] == steps[0].evidence
         assert path[-1] > path[0]
         assert {step.start for step in steps} == {0, 1, 2}
 

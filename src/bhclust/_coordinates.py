@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
+from bhclust._pinning import pinning
 from bhclust._validation import BhclustError, FloatArray, listed
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
 from bhclust.models.base import ClusterModel, Hyperparameter
@@ -177,12 +178,22 @@ class Coordinates:
         "rate" of the second part of a `Mixed` is "1.rate"; "rate" stands for those of all parts.
     per_feature : bool
         Whether every entry of an array has a number of its own, or one factor moves them all.
+    n_items : float
+        Rows that the centre of the prior was read off, for what `pinning` charges for it; with 0
+        it costs nothing.
     """
 
     def __init__(
-        self, anchor: Prior, names: Collection[str] | None = None, *, per_feature: bool = False
+        self,
+        anchor: Prior,
+        names: Collection[str] | None = None,
+        *,
+        per_feature: bool = False,
+        n_items: float = 0.0,
     ) -> None:
         self.anchor = anchor
+        self.n_items = n_items
+        self._start_cost = pinning(anchor.model, n_items).cost
         specs = {spec.name: spec for spec in anchor.model.free()}
         mixing_name = "alpha" if isinstance(anchor.mixing, DirichletProcess) else "gamma"
         chosen = _chosen(specs, mixing_name, names, per_feature)
@@ -224,12 +235,20 @@ class Coordinates:
         return np.concatenate(slopes) if slopes else np.zeros(0)
 
     def log_prior(self, free: FloatArray) -> float:
-        """Return the log prior density of the free numbers, 0 at the anchor."""
-        return float(-0.5 * np.sum(np.square(free / self.deviation)))
+        """Return the log prior of the free numbers, 0 at the anchor."""
+        cost = pinning(self.prior_at(free).model, self.n_items).cost - self._start_cost
+        return float(-0.5 * np.sum(np.square(free / self.deviation)) - cost)
 
     def log_prior_gradient(self, free: FloatArray) -> FloatArray:
         """Return the gradient of `log_prior`."""
-        return -free / np.square(self.deviation)
+        slopes = pinning(self.prior_at(free).model, self.n_items).slopes
+        every = {
+            spec.name: np.zeros(np.shape(self.anchor.model.hyperparameter(spec.name)))
+            for spec in self.anchor.model.free()
+        }
+        mixing = {"alpha": np.zeros(()), "gamma": np.zeros(())}
+        pulled = self.pull_back(free, {**every, **mixing, **slopes})
+        return np.asarray(-free / np.square(self.deviation) - pulled)
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
         """Draw free numbers for a restart around the anchor, a third as wide as their prior."""

@@ -130,7 +130,7 @@ def compare(
     models : mapping from name to model, name of a model, or estimator
         A model stands for `BayesianHierarchicalClustering` with that model and default settings.
     X : table
-        As estimators take it; rows must be selectable, so a DataFrame, array or sparse matrix.
+        As estimators take it.
     n_folds : int
         Folds of the cross-validation.
     sample_weight : array of shape (n_rows,), optional
@@ -159,7 +159,7 @@ def compare(
             "{'full': Gaussian(), 'diagonal': DiagonalGaussian()}."
         )
     contestants = {str(name): _estimator(model, str(name)) for name, model in models.items()}
-    n_rows = len(X) if hasattr(X, "__len__") and not hasattr(X, "shape") else X.shape[0]
+    n_rows = _n_rows(X)
     check_count(n_folds, name="n_folds", owner="compare", lowest=2, highest=n_rows)
     weight = check_sample_weight(sample_weight, n_rows)
     order = np.random.default_rng(random_state).permutation(n_rows)
@@ -204,8 +204,16 @@ def _row(
     )
 
 
+def _n_rows(X: Any) -> int:
+    if isinstance(X, Mapping):
+        return len(next(iter(X.values()), ()))
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
 def _rows(X: Any, rows: npt.NDArray[np.intp]) -> Any:
-    """Select rows of an array, a sparse matrix, a list, or a frame (pandas, polars, pyarrow)."""
+    """Select rows of an array, sparse matrix, list, mapping of columns, or frame."""
+    if isinstance(X, Mapping):
+        return {name: [column[row] for row in rows] for name, column in X.items()}
     if hasattr(X, "iloc"):
         return X.iloc[rows]
     if hasattr(X, "take") and not hasattr(X, "ndim"):

@@ -46,19 +46,21 @@ class Step(NamedTuple):
     """One build of the alternation.
 
     ``start`` numbers the restarts (0 is the given prior), ``iteration`` the builds of one start;
-    ``evidence`` is the raw value of this build, which may be below that of an earlier one.
+    ``evidence`` is the raw value of this build, which may be below that of an earlier one, and
+    ``log_prior`` that of its hyperparameters (0 where they started).
     """
 
     start: int
     iteration: int
     evidence: float
+    log_prior: float
     n_evaluations: int
 
 
 class Learned(NamedTuple):
     """Result of `alternate`: the best tree seen and how it was found.
 
-    ``path`` is the best evidence after each build; it never falls. ``stopped`` says why the last
+    ``path`` is the best evidence with log prior after each build; it never falls. ``stopped`` says why the last
     start ended: "converged" or "max_iter"; ``origin`` which candidate the tree was.
     """
 
@@ -72,7 +74,7 @@ class Learned(NamedTuple):
 
 
 def maximise(tree: Tree, coordinates: Coordinates, free: FloatArray | None = None) -> Maximum:
-    """Maximise evidence times prior over the hyperparameters, the tree staying as it is.
+    """Maximise evidence with log prior over the hyperparameters, the tree staying as it is.
 
     Parameters
     ----------
@@ -163,18 +165,18 @@ class _Run:
     def __init__(self, builder: Builder, coordinates: Coordinates, say: Say) -> None:
         self.builder, self.coordinates, self.say = builder, coordinates, say
         self.best: tuple[Prior, Tree, str] | None = None
-        self.evidence = -np.inf
+        self.value = self.evidence = -np.inf
         self.path: list[float] = []
         self.steps: list[Step] = []
 
     def climb(self, start: int, free: FloatArray, max_iter: int) -> str:
         """Run one start to its end and return why it ended."""
-        tree, value = self._take(start, 0, self.coordinates.prior_at(free), None, 0)
+        tree, value = self._take(start, 0, free, None, 0)
         top, waited = value, 0
         for iteration in range(1, max_iter + 1):
             maximum = maximise(tree, self.coordinates, free)
             free = maximum.free
-            tree, value = self._take(start, iteration, maximum.prior, tree, maximum.n_evaluations)
+            tree, value = self._take(start, iteration, free, tree, maximum.n_evaluations)
             waited = 0 if value > top + _LEAST_RISE else waited + 1
             top = max(top, value)
             if waited >= _PATIENCE:
@@ -182,15 +184,18 @@ class _Run:
         return "max_iter"
 
     def _take(
-        self, start: int, iteration: int, prior: Prior, known: Tree | None, n_evaluations: int
+        self, start: int, iteration: int, free: FloatArray, known: Tree | None, n_evaluations: int
     ) -> tuple[Tree, float]:
+        prior, log_prior = self.coordinates.prior_at(free), self.coordinates.log_prior(free)
         tree = self.builder(prior, known)
-        value = self.builder.candidates[self.builder.origin]
-        if value > self.evidence:
-            self.best, self.evidence = (prior, tree, self.builder.origin), value
-        self.path.append(self.evidence)
-        self.steps.append(Step(start, iteration, value, n_evaluations))
-        self.say(f"start {start}, tree {iteration}: evidence {value:.4f}")
+        evidence = self.builder.candidates[self.builder.origin]
+        value = evidence + log_prior
+        if value > self.value:
+            self.best, self.value = (prior, tree, self.builder.origin), value
+            self.evidence = evidence
+        self.path.append(self.value)
+        self.steps.append(Step(start, iteration, evidence, log_prior, n_evaluations))
+        self.say(f"start {start}, tree {iteration}: evidence {evidence:.4f}")
         return tree, value
 
     def result(self, stopped: str) -> Learned:
@@ -276,7 +281,7 @@ def fit_tree(
     say : callable
         Takes lines on what is being done.
     """
-    coordinates = make_coordinates(prior, plan.learn)
+    coordinates = make_coordinates(prior, plan.learn, float(leaves.weight.sum()))
     names = coordinates.names
     n = len(leaves.stats)
     builder = Builder(leaves, plan.strategy, rose=rose, engine=plan.engine, n_jobs=plan.n_jobs)
@@ -309,7 +314,9 @@ def fit_tree(
     return _finished(builder, learned.prior, tree, values, learned.path, info, plan, origin)
 
 
-def make_coordinates(prior: Prior, learn: str | bool | Collection[str]) -> Coordinates:
+def make_coordinates(
+    prior: Prior, learn: str | bool | Collection[str], n_items: float = 0.0
+) -> Coordinates:
     """Return the coordinates that the parameter ``learn`` of an estimator stands for.
 
     ``"auto"``: one factor for each hyperparameter of the model that has one, if the mixing prior
@@ -322,17 +329,16 @@ def make_coordinates(prior: Prior, learn: str | bool | Collection[str]) -> Coord
     leaves them alone there.
     """
     if learn is True:
-        return Coordinates(prior, per_feature=True)
-    if learn is False:
-        return Coordinates(prior, ())
+        return Coordinates(prior, per_feature=True, n_items=n_items)
+    names: Collection[str] | None = () if learn is False else None
     if isinstance(learn, str):
         check_choice(learn, ("auto", "shared"), name="learn", owner="fit")
-        shared = Coordinates(prior)
-        if learn == "shared":
-            return shared
-        bounded = isinstance(prior.mixing, DirichletProcess)
-        return Coordinates(prior, [n for n in shared.names if bounded and n != "alpha"])
-    return Coordinates(prior, tuple(learn))
+        if learn == "auto":
+            bounded = isinstance(prior.mixing, DirichletProcess)
+            names = [name for name in Coordinates(prior).names if bounded and name != "alpha"]
+    elif learn is not False:
+        names = tuple(learn)
+    return Coordinates(prior, names, n_items=n_items)
 
 
 def hyperparameter_values(prior: Prior, names: tuple[str, ...]) -> dict[str, FloatArray]:

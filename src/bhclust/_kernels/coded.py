@@ -208,11 +208,11 @@ def _categorical_log_f(counts, alpha, total, start, table, total_table, size_sum
 
 @compiled
 def _load(is_leaf, index, levels, counts, start, into):
+    # Loops over entries: numba takes seconds to compile assignments of whole arrays.
+    for s in range(len(into)):
+        into[s] = 0 if is_leaf else counts[index, s]
     if is_leaf:
-        into[:] = 0
         _add_leaf(levels, index, start, into)
-    else:
-        into[:] = counts[index]
 
 
 @compiled
@@ -274,7 +274,8 @@ def merge_categorical(
     if right_is_leaf:
         _add_leaf(levels, right, start, union)
     else:
-        union += counts[right]
+        for s in range(len(union)):
+            union[s] += counts[right, s]
     return _categorical_log_f(union, alpha, total, start, table, total_table, size_sums, constant)
 
 

@@ -149,8 +149,9 @@ def _merge_poisson(
     log_rate,
     constant,
 ):
-    sums[slot] = 0
-    sizes[slot] = 0
+    for j in range(sums.shape[1]):
+        sums[slot, j] = 0
+        sizes[slot, j] = 0
     total = 0.0
     for side in range(2):
         total += _add_poisson(
@@ -195,8 +196,9 @@ def _focus_poisson(
     has_missing,
 ):
     """Load a cluster and tabulate its predictive log probability of every count."""
-    focus_sums[:] = 0
-    focus_sizes[:] = 0
+    for j in range(len(focus_sums)):
+        focus_sums[j] = 0
+        focus_sizes[j] = 0
     total = _add_poisson(
         is_leaf, index, values, factorials, sums, sizes, slot_factorials, focus_sums, focus_sizes
     )
@@ -403,7 +405,8 @@ def _merge_multinomial(
     table,
     constant,
 ):
-    slot_counts[slot] = 0
+    for j in range(slot_counts.shape[1]):
+        slot_counts[slot, j] = 0
     total, coefficients = 0, 0.0
     for side in range(2):
         more, extra = _add_multinomial(

@@ -39,8 +39,8 @@ class CompiledLoop:
         self._counters = np.zeros(8, dtype=np.int64)
         self._counters[_N_WINDOW] = n
         self._counters[_N_FREE] = n_slots
+        self._advance = _advance_rose if rose else _advance_binary
         self._arguments = (
-            rose,
             frontier.values,
             frontier.best_partner,
             frontier.stale,
@@ -71,7 +71,7 @@ class CompiledLoop:
 
     def advance(self) -> int:
         """Do the next steps; return how many merges there are by now."""
-        _advance(_CHUNK, self.merges, self.log_f, *self._arguments)
+        self._advance(_CHUNK, self.merges, self.log_f, *self._arguments)
         return int(self._counters[_N_MERGES])
 
 
@@ -169,31 +169,11 @@ def _pack(values, counters, window, codes):
 
 
 @compiled
-def _merge(
-    i,
-    j,
-    merges,
-    log_f_out,
-    rose,
-    values,
-    partner,
-    counters,
-    clusters,
-    slots,
-    slot_of,
-    free,
-    leaves,
-    tables,
-    code,
-    parameter,
-    log_gamma,
-):
-    """Merge clusters i < j into a free slot and return the new id."""
+def _unite(i, j, slot, slot_of, leaves, tables):
+    """Store the union of two clusters in a slot and return its log f."""
     levels, _, counts = leaves[:3]
     alpha, total, start, table, total_table, size_sums, constant = tables[:7]
-    counters[_N_FREE] -= 1
-    slot = free[counters[_N_FREE]]
-    log_f = merge_categorical(
+    return merge_categorical(
         slot_of[i] < 0,
         i if slot_of[i] < 0 else slot_of[i],
         slot_of[j] < 0,
@@ -209,112 +189,133 @@ def _merge(
         size_sums,
         constant,
     )
-    operation = np.int64(0)
-    if rose:
-        operation = nodes.best_operation(values, i, j, log_f, code, parameter, log_gamma)
-    step = counters[_N_MERGES]
-    k = len(merges) + 1 + step
-    nodes.merge_node(values, partner, i, j, k, operation, log_f, code, parameter, log_gamma)
-    merges[step, 0], merges[step, 1], merges[step, 2] = i, j, operation
-    log_f_out[step] = log_f
-    counters[_N_MERGES] = step + 1
-    _remove(i, counters, clusters, slots, slot_of, free)
-    _remove(j, counters, clusters, slots, slot_of, free)
-    slot_of[k] = slot
-    return k
 
 
-@compiled
-def _advance(
-    n_steps,
-    merges,
-    log_f_out,
-    rose,
-    values,
-    partner,
-    stale,
-    counters,
-    window,
-    clusters,
-    slots,
-    slot_of,
-    free,
-    out,
-    leaves,
-    tables,
-    code,
-    parameter,
-    log_gamma,
-):
-    """Do some steps of `agglomerate._search`: each scores one row of pairs.
+def _make_advance(rose):
+    """Return the loop for one kind of tree.
 
-    A row belongs to a leaf at the start, to a stale cluster that looks again, or to a new cluster
-    that is offered to all others.
+    The kind is a constant of the compiled code, so that only its own scores are compiled.
     """
-    n_leaves = len(merges) + 1
-    for _ in range(n_steps):
-        if counters[_N_MERGES] == n_leaves - 1:
-            return
-        first, skipped, k = np.int64(0), np.int64(0), np.int64(-1)
-        if counters[_N_STARTED] < n_leaves - 1:
-            i = counters[_N_STARTED]
-            counters[_N_STARTED] += 1
-            first = i + 1
-        else:
-            i = nodes.best_of(
-                values, window[: counters[_N_WINDOW]], clusters[: counters[_N_CLUSTERS]]
-            )
-            if stale[i] and i < n_leaves:
-                counters[_N_RESCANS] += 1
-                first = _n_up_to(window, counters[_N_WINDOW], i)
-            elif stale[i]:
-                counters[_N_RESCANS] += 1
-                first = counters[_N_WINDOW]
-                skipped = _n_up_to(clusters, counters[_N_CLUSTERS], i)
+
+    @compiled
+    def advance(
+        n_steps,
+        merges,
+        log_f_out,
+        values,
+        partner,
+        stale,
+        counters,
+        window,
+        clusters,
+        slots,
+        slot_of,
+        free,
+        out,
+        leaves,
+        tables,
+        code,
+        parameter,
+        log_gamma,
+    ):
+        """Do some steps of `agglomerate._search`: each scores one row of pairs.
+
+        A row belongs to a leaf at the start, to a stale cluster that looks again, or to a new
+        cluster that is offered to all others.
+        """
+        n_leaves = len(merges) + 1
+        for _ in range(n_steps):
+            if counters[_N_MERGES] == n_leaves - 1:
+                return
+            first, skipped, j, k = np.int64(0), np.int64(0), np.int64(-1), np.int64(-1)
+            if counters[_N_STARTED] < n_leaves - 1:
+                i = counters[_N_STARTED]
+                counters[_N_STARTED] += 1
+                first = i + 1
             else:
-                j = partner[i]
-                k = _merge(
-                    i,
-                    j,
-                    merges,
-                    log_f_out,
-                    rose,
+                i = nodes.best_of(
+                    values, window[: counters[_N_WINDOW]], clusters[: counters[_N_CLUSTERS]]
+                )
+                if stale[i] and i < n_leaves:
+                    counters[_N_RESCANS] += 1
+                    first = _n_up_to(window, counters[_N_WINDOW], i)
+                elif stale[i]:
+                    counters[_N_RESCANS] += 1
+                    first = counters[_N_WINDOW]
+                    skipped = _n_up_to(clusters, counters[_N_CLUSTERS], i)
+                else:
+                    j = partner[i]
+                    counters[_N_FREE] -= 1
+                    slot = free[counters[_N_FREE]]
+                    log_f = _unite(i, j, slot, slot_of, leaves, tables)
+                    operation = np.int64(0)
+                    if rose:
+                        operation = nodes.best_operation(
+                            values, i, j, log_f, code, parameter, log_gamma
+                        )
+                    step = counters[_N_MERGES]
+                    k = n_leaves + step
+                    nodes.merge_node(
+                        values, partner, i, j, k, operation, log_f, code, parameter, log_gamma
+                    )
+                    merges[step, 0], merges[step, 1], merges[step, 2] = i, j, operation
+                    log_f_out[step] = log_f
+                    counters[_N_MERGES] = step + 1
+                    _remove(i, counters, clusters, slots, slot_of, free)
+                    _remove(j, counters, clusters, slots, slot_of, free)
+                    slot_of[k] = slot
+                    if counters[_N_DEAD] > _DEAD_SHARE * counters[_N_WINDOW]:
+                        _pack(values, counters, window, leaves[1])
+            row = k if k >= 0 else i
+            _row(row, first, skipped, counters, slots, slot_of, out, leaves, tables)
+            singles = window[first : counters[_N_WINDOW]]
+            others = clusters[skipped : counters[_N_CLUSTERS]]
+            if rose:
+                if k < 0:
+                    nodes.scan_ratios(
+                        values, partner, stale, singles, others, out, i, code, parameter, log_gamma
+                    )
+                else:
+                    nodes.offer_ratios(
+                        values,
+                        partner,
+                        stale,
+                        singles,
+                        others,
+                        out,
+                        k,
+                        i,
+                        j,
+                        code,
+                        parameter,
+                        log_gamma,
+                    )
+            elif k < 0:
+                nodes.scan_odds(
+                    values, partner, stale, singles, others, out, i, code, parameter, log_gamma
+                )
+            else:
+                nodes.offer_odds(
                     values,
                     partner,
-                    counters,
-                    clusters,
-                    slots,
-                    slot_of,
-                    free,
-                    leaves,
-                    tables,
+                    stale,
+                    singles,
+                    others,
+                    out,
+                    k,
+                    i,
+                    j,
                     code,
                     parameter,
                     log_gamma,
                 )
-                if counters[_N_DEAD] > _DEAD_SHARE * counters[_N_WINDOW]:
-                    _pack(values, counters, window, leaves[1])
-        row = k if k >= 0 else i
-        _row(row, first, skipped, counters, slots, slot_of, out, leaves, tables)
-        singles = window[first : counters[_N_WINDOW]]
-        others = clusters[skipped : counters[_N_CLUSTERS]]
-        if k < 0 and rose:
-            nodes.scan_ratios(
-                values, partner, stale, singles, others, out, i, code, parameter, log_gamma
-            )
-        elif k < 0:
-            nodes.scan_odds(
-                values, partner, stale, singles, others, out, i, code, parameter, log_gamma
-            )
-        elif rose:
-            nodes.offer_ratios(
-                values, partner, stale, singles, others, out, k, i, j, code, parameter, log_gamma
-            )
-        else:
-            nodes.offer_odds(
-                values, partner, stale, singles, others, out, k, i, j, code, parameter, log_gamma
-            )
-        if k >= 0:
-            clusters[counters[_N_CLUSTERS]] = k
-            slots[counters[_N_CLUSTERS]] = slot_of[k]
-            counters[_N_CLUSTERS] += 1
+            if k >= 0:
+                clusters[counters[_N_CLUSTERS]] = k
+                slots[counters[_N_CLUSTERS]] = slot_of[k]
+                counters[_N_CLUSTERS] += 1
+
+    return advance
+
+
+_advance_binary = _make_advance(False)
+_advance_rose = _make_advance(True)

@@ -332,8 +332,6 @@ def _log_f(  # type: ignore[no-untyped-def]
         total = 1.0 + count[i] * covariance[i, i]
         for k in range(i):
             total -= row[k] * row[k]
-        # Noise has variance one, so a smaller pivot is rounding.
-        total = max(total, 1.0)
         log_determinant += vector_log(total)
         row[i] = np.divide(1.0, math.sqrt(total))  # inverse pivots save divisions
     for i in range(n_times):

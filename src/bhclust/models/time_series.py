@@ -41,6 +41,10 @@ _LENGTH_SHARE = 0.2
 # Spread below so many float64 spacings of the values is rounding.
 _CONSTANT_SPACINGS = 16
 
+# The variance of a curve is larger by this part for each time, so that rounding cannot make its
+# covariance indefinite however small the noise is. With any noise to speak of it changes nothing.
+_JITTER = 1e-14
+
 # Numbers held at once where every cluster needs a matrix: 16 MiB.
 _BLOCK = 1 << 21
 
@@ -80,7 +84,7 @@ class TimeSeries(ColumnwiseModel):
         it from the scatter of replicates and keeps it there.
     mean : float or array, optional
         Prior mean of a curve, one number or one for each distinct time in increasing order; by
-        default the mean of the table at each time.
+        default the mean of all entries of the table.
     period : float, optional
         Period of the kernel "periodic"; by default the time from first to last.
     fixed : tuple of str
@@ -217,7 +221,9 @@ class TimeSeries(ColumnwiseModel):
     def noise_covariance(self) -> FloatArray:
         """Covariance of a curve at the distinct times, in units of the noise variance."""
         ratio = self._number("amplitude") / self._number("noise")
-        return self._kernel_between(self._grid.times).value * ratio**2
+        value = self._kernel_between(self._grid.times).value
+        value[np.diag_indices_from(value)] *= 1 + _JITTER * len(value)
+        return value * ratio**2
 
     def _kernel_between(self, times: FloatArray) -> Covariance:
         """Return the covariance of unit amplitude between some times and the grid."""
@@ -304,7 +310,7 @@ class TimeSeries(ColumnwiseModel):
         root = np.sqrt(count)
         out = -0.5 * (count * self._log_noise + deviation / noise**2)
         for rows in self._row_blocks(len(stats)):
-            factor = _factor(self._weighted_covariance(root[rows]))
+            factor = np.linalg.cholesky(self._weighted_covariance(root[rows]))
             scaled = (root[rows] * mean[rows] / noise)[:, :, None]
             whitened = np.linalg.solve(factor, scaled)[:, :, 0]
             pivot = np.diagonal(factor, axis1=1, axis2=2)
@@ -376,7 +382,7 @@ class TimeSeries(ColumnwiseModel):
         means = np.empty((len(stats), len(at)))
         covariances = np.empty((len(stats), len(at), len(at)))
         for k in range(len(stats)):
-            factor = _factor(self._weighted_covariance(root[k : k + 1]))[0]
+            factor = np.linalg.cholesky(self._weighted_covariance(root[k : k + 1]))[0]
             known = np.linalg.solve(factor, root[k][:, None] * across.T)
             whitened = np.linalg.solve(factor, root[k] * mean[k])
             means[k] = known.T @ whitened
@@ -539,9 +545,9 @@ class _EntryMoments(NamedTuple):
 
 
 class _Moments(NamedTuple):
-    """What a weighted table says: mean at each time, and the scatter of replicates."""
+    """What a weighted table says: the mean of all entries, and the scatter of replicates."""
 
-    mean: FloatArray
+    mean: float
     replicate_deviation: float
     n_replicates: float
 
@@ -561,18 +567,14 @@ def _entry_moments(table: FloatArray, grid: Grid) -> _EntryMoments:
 
 
 def _moments(rows: WeightedRows, grid: Grid) -> _Moments:
-    blocks = _entry_moments(rows.table, grid)
-    count, mean, deviation = blocks
+    count, mean, deviation = _entry_moments(rows.table, grid)
     weight = rows.weight[:, None]
-    total = (weight * count).sum(axis=0)
-    overall = float((weight * count * mean).sum() / max(float(total.sum()), 1.0))
-    divisor = np.where(total > 0, total, 1.0)
-    # From a number near the values, so that rounding at large offsets does not matter.
-    shift = (weight * count * (mean - overall)).sum(axis=0) / divisor
+    total = float((weight * count).sum()) or 1.0
+    rough = float((weight * count * mean).sum()) / total
+    # The second pass removes the rounding of the first, which matters at large offsets.
+    shift = float((weight * count * (mean - rough)).sum()) / total
     extra = np.maximum(count - 1, 0.0)
-    return _Moments(
-        overall + shift, float((weight * deviation).sum()), float((weight * extra).sum())
-    )
+    return _Moments(rough + shift, float((weight * deviation).sum()), float((weight * extra).sum()))
 
 
 def _variance(rows: WeightedRows, mean: FloatArray) -> float:
@@ -581,7 +583,7 @@ def _variance(rows: WeightedRows, mean: FloatArray) -> float:
     n_entries = float(rows.weight @ observed.sum(axis=1))
     largest = float(np.abs(np.where(observed, rows.table, 0.0)).max(initial=0.0))
     squares = np.square(np.where(observed, rows.table - mean, 0.0)).sum(axis=1)
-    variance = float(rows.weight @ squares) / max(n_entries, 1.0)
+    variance = float(rows.weight @ squares) / (n_entries or 1.0)
     if variance > (_CONSTANT_SPACINGS * np.spacing(largest)) ** 2:
         return variance
     # Without spread the unit of the values is all that is known of them.
@@ -595,25 +597,3 @@ def _replicate_noise(moments: _Moments) -> float:
             "time; repeat entries of times for columns that are replicates, or give a number."
         )
     return float(np.sqrt(moments.replicate_deviation / moments.n_replicates))
-
-
-def _factor(matrices: FloatArray) -> FloatArray:
-    """Return Cholesky factors of matrices of the form one plus a covariance."""
-    try:
-        return np.asarray(np.linalg.cholesky(matrices))
-    except np.linalg.LinAlgError:
-        return np.stack([_careful_factor(matrix) for matrix in matrices])
-
-
-def _careful_factor(matrix: FloatArray) -> FloatArray:
-    try:
-        return np.asarray(np.linalg.cholesky(matrix))
-    except np.linalg.LinAlgError:
-        pass
-    # Where the curve is known far better than rounding allows. Every pivot is at least one.
-    lower = np.zeros_like(matrix)
-    for j in range(len(matrix)):
-        column = matrix[j:, j] - lower[j:, :j] @ lower[j, :j]
-        lower[j, j] = np.sqrt(max(float(column[0]), 1.0))
-        lower[j + 1 :, j] = column[1:] / lower[j, j]
-    return lower
