@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy import stats as distributions
 
-from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, load
+from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, cli, load
 from bhclust._kernels.part import Member
 from bhclust._kernels.series import CompleteSeriesPart, IncompleteSeriesPart, series_part
 from bhclust._validation import BhclustError
@@ -266,7 +267,7 @@ def test_estimators_find_the_curves(kind, tmp_path):
     X = table(45, rng, 0.1, times=times)
     fitted = kind(TimeSeries(times=times), random_state=0).fit(X)
     kinds = [set(fitted.labels_[k::3]) for k in range(3)]
-    assert not kinds[0] & kinds[1] and not kinds[0] & kinds[2] and not kinds[1] & kinds[2]
+    assert sum(map(len, kinds)) == len(set.union(*kinds))  # no cluster holds two kinds
     assert kind is BayesianRoseTree or fitted.n_clusters_ == 3
     new = table(6, rng, 0.0, times=times)
     assert all(label in kinds[i % 3] for i, label in enumerate(fitted.predict(new)))
@@ -388,3 +389,47 @@ def test_a_spline_has_no_past():
     model = TimeSeries(times=TIMES, kernel="cubic_spline").resolve(X)
     with pytest.raises(BhclustError, match="no values before the first time 0"):
         model.curve(model.suffstats(X), [-1.0])
+
+
+def csv_file(folder):
+    times = np.array([0.0, 1.0, 2.0, 4.0, 4.0, 6.0])
+    rng = np.random.default_rng(20)
+    lines = ["gene,note,h0,h1,h2,h4,again,h6"]
+    for i in range(12):
+        curve = (np.sin, np.cos)[i % 2](times) + 0.1 * rng.normal(size=6)
+        lines.append(",".join([f"g{i}", "xyz"[i % 3], *(f"{value:.4f}" for value in curve)]))
+    path = folder / "genes.csv"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_the_command_line_takes_time_columns(tmp_path):
+    path, out = csv_file(tmp_path), tmp_path / "out"
+    command = ["fit", str(path), "--out", str(out), "--id-column", "gene", "--model", "time-series"]
+    chosen = "h0=0,h1=1,h2=2,h4=4,again=4,h6=6"
+    result = CliRunner().invoke(cli.main, [*command, "--time-columns", chosen])
+    assert result.exit_code == 0, result.stderr
+    fitted = load(out / "model.npz")
+    np.testing.assert_array_equal(fitted.model_.times, [0, 1, 2, 4, 4, 6])
+    assert (fitted.labels_[::2] != fitted.labels_[1]).all()
+    assert (fitted.labels_[1::2] == fitted.labels_[1]).all()
+    columns = "h0,h2,h6"
+    CliRunner().invoke(cli.main, [*command, "--force", "--time-columns", columns])
+    np.testing.assert_array_equal(load(out / "model.npz").model_.times, [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--model", "time-series", "--time-columns", "h0,h9"], "no column 'h9'"),
+        (["--model", "time-series", "--time-columns", "h0=0,h1"], "a time for all of them"),
+        (["--model", "time-series", "--time-columns", "h0,h0"], "every column once"),
+        (["--model", "time-series", "--time-columns", "h0=now"], "'now' in 'h0=now'"),
+        (["--time-columns", "h0,h1"], "needs --model time-series"),
+    ],
+)
+def test_the_command_line_names_mistakes(options, words, tmp_path):
+    arguments = ["fit", str(csv_file(tmp_path)), "--out", str(tmp_path / "out"), *options]
+    result = CliRunner().invoke(cli.main, arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr

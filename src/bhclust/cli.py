@@ -11,6 +11,7 @@ import click
 
 import bhclust
 from bhclust._validation import BhclustError
+from bhclust.models import TimeSeries
 from bhclust.models.base import Kind
 from bhclust.tables import KINDS, NamedColumns, Table
 
@@ -68,6 +69,28 @@ def _parse_kinds(
     return kinds
 
 
+def _parse_times(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> dict[str, float] | None:
+    """Turn ``a=0,b=2.5`` into the time of each column; ``a,b`` gets 0, 1, 2, …"""
+    if value is None:
+        return None
+    times: dict[str, float] = {}
+    entries = value.split(",")
+    for position, entry in enumerate(entries):
+        column, equals, time = entry.strip().rpartition("=")
+        name = column if equals else time
+        try:
+            times[name] = float(time) if equals else float(position)
+        except ValueError:
+            raise click.BadParameter(f"{time!r} in {entry!r} is not a number.") from None
+    if len(times) < len(entries) or len({"=" in entry for entry in entries}) > 1:
+        raise click.BadParameter(
+            "give every column once, and a time for all of them (a=0,b=2.5) or for none (a,b)."
+        )
+    return times
+
+
 @click.group(
     cls=_Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
 )
@@ -87,6 +110,13 @@ def main() -> None:
     help="Binary tree (bhc) or rose tree (brt).",
 )
 @click.option("--model", default="auto", show_default=True, help="What a cluster is.")
+@click.option(
+    "--time-columns",
+    "times",
+    metavar="NAME[=TIME],…",
+    callback=_parse_times,
+    help="The columns of a time series, for --model time-series; others are left out.",
+)
 @click.option("--id-column", help="The column with the names of the rows.")
 @click.option("--ignore", multiple=True, metavar="NAME", help="A column to leave out.")
 @click.option(
@@ -108,6 +138,7 @@ def fit(
     out: Path,
     method: str,
     model: str,
+    times: dict[str, float] | None,
     id_column: str | None,
     ignore: tuple[str, ...],
     kinds: dict[str, Kind],
@@ -135,10 +166,19 @@ def fit(
         ignore=ignore,
         id_column=id_column,
     )
+    name = model.replace("-", "_")
+    if times is not None:
+        if name != "time_series":
+            raise click.BadParameter("it needs --model time-series.", param_hint="--time-columns")
+        columns = _select(columns, list(times))
     given = {"alpha": alpha, "gamma": gamma}
     settings = {name: value for name, value in given.items() if value is not None}
     estimator = _estimator(
-        method, model=model, n_clusters=clusters, column_kinds=kinds or None, **settings
+        method,
+        model=name if times is None else TimeSeries(times=tuple(times.values())),
+        n_clusters=clusters,
+        column_kinds=kinds or None,
+        **settings,
     )
     _fit_and_write(estimator, columns, out, title=_title(table), force=force, quiet=quiet)
 
@@ -161,6 +201,15 @@ def demo(out: Path, force: bool) -> None:
     columns = NamedColumns(load_example("mixed").columns)
     estimator = _estimator("bhc")
     _fit_and_write(estimator, columns, out, title="Guests of a café", force=force, quiet=False)
+
+
+def _select(columns: NamedColumns, names: list[str]) -> NamedColumns:
+    for name in names:
+        if name not in columns:
+            raise click.BadParameter(
+                f"the table has no column {name!r}.", param_hint="--time-columns"
+            )
+    return NamedColumns({name: columns[name] for name in names}, columns.row_names)
 
 
 def _delimiter(given: str | None) -> str | None:

@@ -60,8 +60,9 @@ class Step(NamedTuple):
 class Learned(NamedTuple):
     """Result of `alternate`: the best tree seen and how it was found.
 
-    ``path`` is the best evidence with log prior after each build; it never falls. ``stopped`` says why the last
-    start ended: "converged" or "max_iter"; ``origin`` which candidate the tree was.
+    ``path`` is the best evidence with log prior after each build; it never falls. ``stopped``
+    says why the last start ended: "converged" or "max_iter"; ``origin`` which candidate the tree
+    was.
     """
 
     prior: Prior

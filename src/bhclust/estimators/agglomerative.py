@@ -445,8 +445,9 @@ class BayesianHierarchicalClustering(_TreeClustering):
     learned_ : dict of str to array
         Value of each hyperparameter that was learned.
     evidence_path_ : array of float
-        Best evidence after each tree of the learning: `log_evidence_bound_` for a Dirichlet
-        process, else `log_evidence_`. It never falls.
+        Best evidence after each tree of the learning, with the log prior of the
+        hyperparameters (0 where they started): `log_evidence_bound_` for a Dirichlet process,
+        else `log_evidence_`. It never falls.
     learning_info_ : LearningInfo
         Raw evidence of every tree, why the learning stopped, and how many rows it used.
     n_iter_ : int
@@ -487,7 +488,7 @@ class BayesianHierarchicalClustering(_TreeClustering):
         column_kinds: Kind | Mapping[str | int, Kind] | None = None,
         learn: str | bool | Sequence[str] = "auto",
         strategy: str = "best",
-        n_restarts: int = 9,
+        n_restarts: int = 0,
         max_iter: int = 20,
         polish: bool = False,
         learn_rows: int = 2000,
@@ -555,7 +556,7 @@ learn_rows, engine, random_state, verbose
         column_kinds: Kind | Mapping[str | int, Kind] | None = None,
         learn: str | bool | Sequence[str] = "auto",
         strategy: str = "best",
-        n_restarts: int = 9,
+        n_restarts: int = 0,
         max_iter: int = 20,
         polish: bool = False,
         learn_rows: int = 2000,

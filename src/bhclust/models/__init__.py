@@ -5,6 +5,7 @@ from bhclust.models.base import ClusterModel, Column, Hyperparameter
 from bhclust.models.check import check_model
 from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
+from bhclust.models.gp_expert import GaussianProcessExpert
 from bhclust.models.product import Mixed
 from bhclust.models.time_series import TimeSeries
 
@@ -15,6 +16,7 @@ __all__ = [
     "Column",
     "DiagonalGaussian",
     "Gaussian",
+    "GaussianProcessExpert",
     "Hyperparameter",
     "Mixed",
     "Multinomial",

@@ -57,6 +57,16 @@ def unit_covariance(
     if kernel == "cubic_spline":
         return _cubic_spline(a, b, length_scale)
     distance = np.abs(a[:, None] - b[None, :])
+    return distance_covariance(kernel, distance, length_scale, period)
+
+
+def distance_covariance(
+    kernel: str, distance: FloatArray, length_scale: float, period: float | None = None
+) -> Covariance:
+    """Return the covariance of unit amplitude between points at some distances of each other.
+
+    Every kernel but the cubic spline is a function of the distance.
+    """
     if kernel == "periodic":
         assert period is not None, "the periodic kernel needs a period"
         return _periodic(distance, length_scale, period)

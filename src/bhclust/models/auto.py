@@ -12,6 +12,7 @@ from bhclust._validation import BhclustError, check_choice, check_sample_weight
 from bhclust.models.base import ClusterModel, Column, Kind
 from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
+from bhclust.models.gp_expert import GaussianProcessExpert
 from bhclust.models.product import Mixed
 from bhclust.models.time_series import TimeSeries
 
@@ -88,6 +89,7 @@ _NAMED: dict[str, type[ClusterModel]] = {
     "poisson": Poisson,
     "diagonal_gaussian": DiagonalGaussian,
     "gaussian": Gaussian,
+    "gaussian_process_expert": GaussianProcessExpert,
     "time_series": TimeSeries,
 }
 

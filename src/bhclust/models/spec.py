@@ -12,6 +12,7 @@ from bhclust._validation import BhclustError, FileFormatError, FloatArray
 from bhclust.models.base import ClusterModel
 from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
+from bhclust.models.gp_expert import GaussianProcessExpert
 from bhclust.models.product import Mixed
 from bhclust.models.time_series import TimeSeries
 
@@ -20,6 +21,7 @@ _SHIPPED: tuple[type[ClusterModel], ...] = (
     Categorical,
     DiagonalGaussian,
     Gaussian,
+    GaussianProcessExpert,
     Mixed,
     Multinomial,
     Poisson,

@@ -403,7 +403,7 @@ class TimeSeries(ColumnwiseModel):
         >>> stats = model.suffstats(X)
         >>> curve = model.curve(model.merge(stats[:1], stats[1:]), times=[1.0, 1.5])
         >>> curve.mean.round(2)
-        array([[0.94, 0.71]])
+        array([[0.94, 0.72]])
         """
         grid = self._grid.times
         at = grid if times is None else np.asarray(times, dtype=np.float64)
