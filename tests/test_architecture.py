@@ -32,6 +32,7 @@ ORDER = (
     "_kernels",
     "agglomerate",
     "posterior",
+    "regression",
     "coalescent",
     "_fixed_tree",
     "_pinning",

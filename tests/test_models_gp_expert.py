@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import integrate
 from scipy import stats as distributions
 
 from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, load
+from bhclust._kernels.experts import ExpertPart
+from bhclust._kernels.part import Member
 from bhclust._validation import BhclustError
+from bhclust.agglomerate import agglomerate
+from bhclust.mixing import DirichletProcess, Rose
 from bhclust.models import Gaussian, GaussianProcessExpert, check_model, named_model
 from bhclust.models.spec import model_from_spec, model_spec
+from bhclust.regression import conditional
 from tests.oracles import processes
 
 KERNELS = ("squared_exponential", "matern12", "matern32", "matern52", "periodic")
@@ -187,3 +194,77 @@ def test_a_cluster_has_room_for_the_points_of_the_table():
 def test_mistakes_are_named(call, words):
     with pytest.raises(BhclustError, match=words):
         call(table(5, np.random.default_rng(10)))
+
+
+def test_the_conditional_density_is_joint_over_marginal():
+    """p(y | x) = p(x, y) / ∫ p(x, y) dy, with the predictive density of the estimator."""
+    rng = np.random.default_rng(11)
+    X = table(14, rng)
+    fitted = BayesianRoseTree(GaussianProcessExpert(**SETTINGS)).fit(X)
+    grid = np.linspace(-12, 14, 2601)
+    for x in (-1.0, 0.3):
+        at = conditional(fitted.tree_, fitted.model_, fitted.mixing_, [[x]])
+        joint = np.exp(fitted.score_samples(np.column_stack([np.full(2601, x), grid])))
+        expected = joint / (joint.sum() * 0.01)
+        density = np.exp(at.log_density(grid))[0]
+        np.testing.assert_allclose(density, expected, rtol=1e-7, atol=1e-12)
+        assert at.expectation()[0] == pytest.approx((grid * expected).sum() * 0.01, rel=1e-7)
+        for probability in (0.05, 0.5, 0.9):
+            below = expected[grid <= at.quantile(probability)[0]].sum() * 0.01
+            assert below == pytest.approx(probability, abs=0.01)
+
+
+def test_the_conditional_density_needs_statistics():
+    X = table(6, np.random.default_rng(12))
+    fitted = BayesianRoseTree(GaussianProcessExpert()).fit(X)
+    bare = replace(fitted.tree_, stats=None)
+    with pytest.raises(BhclustError, match="no statistics"):
+        conditional(bare, fitted.model_, fitted.mixing_, [[0.0]])
+    at = conditional(fitted.tree_, fitted.model_, fitted.mixing_, [[0.0]])
+    with pytest.raises(BhclustError, match="strictly between 0 and 1"):
+        at.quantile(1.0)
+
+
+def test_extended_factors_are_those_of_the_union():
+    """Merging, one after the other and in blocks, against log f of the points from scratch."""
+    X = table(20, np.random.default_rng(13))
+    model = GaussianProcessExpert(**SETTINGS).resolve(X)
+    stats = model.suffstats(X)
+    part = ExpertPart(model, stats, 8)
+    steps = [
+        (Member(True, 0), Member(True, 1), 0, [0, 1]),
+        (Member(False, 0), Member(True, 2), 1, [0, 1, 2]),
+        (Member(True, 3), Member(True, 4), 2, [3, 4]),
+        (Member(False, 1), Member(False, 2), 3, [0, 1, 2, 3, 4]),
+        (Member(True, 5), Member(False, 3), 4, [5, 0, 1, 2, 3, 4]),
+        (Member(True, 6), Member(True, 7), 5, [6, 7]),
+    ]
+
+    def expected(rows):
+        return pytest.approx(model.log_marginal(model.union(stats[rows]))[0], rel=1e-11, abs=1e-10)
+
+    for left, right, slot, rows in steps:
+        assert part.merge(left, right, slot) == expected(rows)
+    part.compact(np.arange(6, 20, 2))
+    for member, rows in ((Member(False, 4), steps[4][3]), (Member(True, 19), [19])):
+        singles, unions = np.zeros(5), np.zeros(1)
+        part.focus(member)
+        part.add_singles(2, 7, singles)
+        part.add_clusters(np.array([5]), unions)
+        assert unions[0] == expected([*rows, 6, 7])
+        for value, leaf in zip(singles, range(10, 20, 2), strict=True):
+            assert value == expected([*rows, leaf])
+
+
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize(("mixing", "rose"), [(DirichletProcess(1.0), False), (Rose(0.4), True)])
+def test_engines_build_the_same_tree(d, mixing, rose):
+    X = table(40, np.random.default_rng(14), d)
+    model = GaussianProcessExpert().resolve(X)
+    ours, reference = (
+        agglomerate(model, model.suffstats(X), mixing, rose=rose, engine=engine)
+        for engine in ("compiled", "numpy")
+    )
+    assert ours.info.engine == "compiled"
+    np.testing.assert_array_equal(ours.tree.parent, reference.tree.parent)
+    np.testing.assert_allclose(ours.tree.log_marginal, reference.tree.log_marginal, rtol=1e-10)

@@ -21,6 +21,7 @@ from bhclust._kernels.compile import announced_compilation
 from bhclust._kernels.engine import CompiledEngine, make_parts, n_slots_for
 from bhclust._kernels.loop import CompiledLoop
 from bhclust._kernels.passes import sum_downward, sum_upward, upward
+from bhclust._kernels.pool import pooled_stats
 from bhclust._validation import BhclustError, FloatArray, IntArray, check_choice, check_count
 from bhclust.frontier import (
     Frontier,
@@ -424,7 +425,13 @@ def score_tree(
 
 
 def node_stats(tree: Tree, model: ClusterModel, leaf_stats: FloatArray) -> FloatArray:
-    """Return the statistics of all nodes from those of the leaves, level by level."""
+    """Return the statistics of all nodes from those of the leaves.
+
+    A model with a merge of its own is asked level by level.
+    """
+    known = pooled_stats(tree.parent, model, leaf_stats)
+    if known is not None:
+        return known
     stats = np.empty((tree.n_nodes, leaf_stats.shape[1]))
     stats[: tree.n_leaves] = leaf_stats
     level = np.zeros(tree.n_nodes, dtype=np.int64)

@@ -19,6 +19,7 @@ from bhclust._kernels.counts import (
     largest_count,
 )
 from bhclust._kernels.diagonal import DiagonalPart
+from bhclust._kernels.experts import ExpertPart
 from bhclust._kernels.full import FullPart
 from bhclust._kernels.loop import CompiledLoop
 from bhclust._kernels.part import Member, Part
@@ -31,6 +32,7 @@ from bhclust.models import (
     ClusterModel,
     DiagonalGaussian,
     Gaussian,
+    GaussianProcessExpert,
     Mixed,
     Multinomial,
     Poisson,
@@ -54,6 +56,7 @@ _PARTS: dict[type[ClusterModel], Callable[[Any, FloatArray, int], Part]] = {
     Poisson: PoissonPart,
     DiagonalGaussian: DiagonalPart,
     Gaussian: FullPart,
+    GaussianProcessExpert: ExpertPart,
     TimeSeries: series_part,
 }
 

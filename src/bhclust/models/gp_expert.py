@@ -171,7 +171,7 @@ class GaussianProcessExpert(ColumnwiseModel):
         return float(value)
 
     @cached_property
-    def _inputs(self) -> Gaussian:
+    def input_model(self) -> Gaussian:
         """The model of the inputs alone."""
         self._number("capacity")
         return Gaussian(self.mean, self.strength, self.dof, self.scale, origin=self.origin)
@@ -224,10 +224,10 @@ class GaussianProcessExpert(ColumnwiseModel):
             out = self.merge(out, row[None])
         return out
 
-    def _input_stats(self, stats: FloatArray) -> FloatArray:
+    def input_stats(self, stats: FloatArray) -> FloatArray:
         """Return the statistics of the inputs for `Gaussian`."""
         slots = self._slots(stats)
-        origin = np.asarray(self._inputs.origin)
+        origin = np.asarray(self.input_model.origin)
         d = len(origin)
         count = np.ascontiguousarray(slots[:, :, _COUNT])
         total = count.sum(axis=1)
@@ -238,6 +238,15 @@ class GaussianProcessExpert(ColumnwiseModel):
         rows, columns = np.tril_indices(d)
         scatter = (count[:, :, None] * gap[:, :, rows] * gap[:, :, columns]).sum(axis=1)
         return np.ascontiguousarray(np.hstack([total[:, None], mean, scatter]))
+
+    def leaf_outputs(self, stats: FloatArray) -> LeafOutputs:
+        """Return covariance and outputs of clusters of one point each, in units of the noise."""
+        points = self._slots(stats)[:, 0]
+        ratio = (self._number("amplitude") / self._number("noise")) ** 2
+        covariance = ratio * self._kernel(points[:, 1:-1], points[:, 1:-1]).value
+        covariance[np.diag_indices_from(covariance)] *= 1 + _JITTER * len(points)
+        outputs = (points[:, -1] - self._number("output_mean")) / self._number("noise")
+        return LeafOutputs(covariance, outputs)
 
     def _points(self, stats: FloatArray) -> Iterator[_Points]:
         """Take each cluster apart; outputs are seen from their prior mean."""
@@ -279,12 +288,12 @@ class GaussianProcessExpert(ColumnwiseModel):
 
     def feature_log_marginal(self, stats: FloatArray) -> FloatArray:
         """Return the terms of the inputs, and that of the output given them."""
-        inputs = self._inputs.feature_log_marginal(self._input_stats(stats))
+        inputs = self.input_model.feature_log_marginal(self.input_stats(stats))
         return np.hstack([inputs, self._log_outputs(stats)[:, None]])
 
     def log_input_predictive(self, stats: FloatArray, inputs: FloatArray) -> FloatArray:
         """Return the log density of new inputs under each cluster, shape ``(n, m)``."""
-        return self._inputs.log_predictive(self._input_stats(stats), inputs)
+        return self.input_model.log_predictive(self.input_stats(stats), inputs)
 
     def output_given(self, stats: FloatArray, inputs: FloatArray) -> Output:
         """Return mean and standard deviation of a new output at some inputs, by cluster.
@@ -321,7 +330,7 @@ class GaussianProcessExpert(ColumnwiseModel):
 
     def sample(self, stats: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
         """Draw n independent items from the posterior predictive of one cluster."""
-        inputs = self._inputs.sample(self._input_stats(stats[:1]), n, rng)
+        inputs = self.input_model.sample(self.input_stats(stats[:1]), n, rng)
         mean, deviation = self.output_given(stats[:1], inputs)
         return np.hstack([inputs, mean + deviation * rng.standard_normal(mean.shape)])
 
@@ -331,7 +340,7 @@ class GaussianProcessExpert(ColumnwiseModel):
 
     def summary(self, stats: FloatArray) -> dict[str, FloatArray]:
         """Return ``mean`` and ``standard_deviation`` of each cluster's inputs."""
-        return self._inputs.summary(self._input_stats(stats))
+        return self.input_model.summary(self.input_stats(stats))
 
     def gradient(self, stats: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Return ``Σ weights · ∂ log f / ∂`` each hyperparameter."""
@@ -350,7 +359,7 @@ class GaussianProcessExpert(ColumnwiseModel):
             found["amplitude"] += 2 * scale / amplitude * np.sum(slope * kernel.value)
             by_noise = len(root) - points.n_items.sum() + shrunk @ shrunk - np.trace(inverse)
             found["noise"] += weight * by_noise / noise
-        out = self._inputs.gradient(self._input_stats(stats), weights)
+        out = self.input_model.gradient(self.input_stats(stats), weights)
         out.update({name: np.asarray(value) for name, value in found.items()})
         return {spec.name: out[spec.name] for spec in self.free()}
 
@@ -360,6 +369,13 @@ class Output(NamedTuple):
 
     mean: FloatArray
     standard_deviation: FloatArray
+
+
+class LeafOutputs(NamedTuple):
+    """Covariance of the curve at the points, without noise, and the outputs there."""
+
+    covariance: FloatArray
+    outputs: FloatArray
 
 
 class _Points(NamedTuple):
