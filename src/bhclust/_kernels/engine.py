@@ -107,7 +107,7 @@ class CompiledEngine:
 
     def start(self, frontier: Frontier) -> None:
         n_rows = frontier.n_leaves - 1
-        if self._n_threads == 1 or n_rows < _THREADED_ROWS:
+        if not self._shares_rows(frontier):
             self._scan_rows(iter([range(n_rows)]))
             return
         # Whoever is free takes the next block: a thread that gets no processor time holds up
@@ -134,9 +134,16 @@ class CompiledEngine:
 
     def loop(self, frontier: Frontier) -> CompiledLoop | None:
         """Return the search itself as compiled code, where there is one for the model."""
-        if len(self._parts) == 1 and isinstance(self._parts[0], CategoricalPart):
-            return CompiledLoop(self._parts[0], frontier, rose=self._rose)
-        return None
+        if len(self._parts) != 1 or not isinstance(self._parts[0], CategoricalPart):
+            return None
+        loop = CompiledLoop(self._parts[0], frontier, rose=self._rose)
+        if self._shares_rows(frontier):
+            self.start(frontier)
+            loop.skip_start(self.n_pairs)
+        return loop
+
+    def _shares_rows(self, frontier: Frontier) -> bool:
+        return self._n_threads > 1 and frontier.n_leaves > _THREADED_ROWS
 
     def rescan(self, frontier: Frontier, i: int) -> None:
         if i < frontier.n_leaves:

@@ -59,6 +59,11 @@ class CompiledLoop:
         self.merges = np.zeros((n - 1, 3), dtype=np.int64)
         self.log_f: FloatArray = np.zeros(n - 1)
 
+    def skip_start(self, n_pairs: int) -> None:
+        """Take the first best partners as found, with so many pair scores."""
+        self._counters[_N_STARTED] = len(self.merges)
+        self._counters[_N_PAIRS] = n_pairs
+
     @property
     def n_pairs(self) -> int:
         """Pair scores computed so far."""
