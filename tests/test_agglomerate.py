@@ -65,8 +65,13 @@ def hash_of(*parts) -> int:
     return int(np.frombuffer(repr(parts).encode().ljust(8)[-8:], dtype=np.uint64)[0] % 2**32)
 
 
+# Curves have no closed product form for the multiprecision reference; their log f is compared with
+# dense normals, and their trees with those of the NumPy engine, in tests of their own.
+WITH_REFERENCE = [name for name in MODELS if name != "time_series"]
+
+
 @pytest.mark.parametrize("method", MIXINGS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", WITH_REFERENCE)
 @pytest.mark.parametrize("seed", range(6))
 def test_search_gives_the_exact_greedy_tree(name, method, seed):
     rng = np.random.default_rng([seed, hash_of(name, method)])
