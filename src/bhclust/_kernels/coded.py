@@ -20,6 +20,8 @@ from bhclust.models.discrete import Bernoulli, Categorical
 
 IntMatrix = npt.NDArray[np.int32]
 _LARGEST_GROUP = 256
+# Partners of up to so many items are scored by the number of ones in each column.
+_SMALL_PARTNER = 8
 
 
 class Packing:
@@ -296,11 +298,38 @@ def add_categorical_unions(
 ):
     n_values = len(focus)
     n_columns = len(total)
-    focus_size = 0
+    focus_size = np.int64(0)
     for s in range(start[0], start[1]):
         focus_size += focus[s]
+    # In complete 0/1 columns the ones of a small partner say everything: what each number of
+    # them gives with this focus is tabulated once for every size of partner that occurs.
+    by_size = complete
+    for j in range(n_columns):
+        by_size = by_size and start[j + 1] - start[j] == 2
+    by_ones = np.empty((_SMALL_PARTNER + 1, n_columns, _SMALL_PARTNER + 1))
+    by_total = np.empty(_SMALL_PARTNER + 1)
+    tabulated = np.zeros(_SMALL_PARTNER + 1, dtype=np.bool_)
     for p in range(len(slots)):
         other = counts[slots[p]]
+        size = other[0] + other[1] if by_size else 0
+        if by_size and size <= _SMALL_PARTNER:
+            if not tabulated[size]:
+                tabulated[size] = True
+                by_total[size] = 0.0
+                for j in range(n_columns):
+                    by_total[size] += log_gamma_at(total_table, j, total[j], focus_size + size)
+                    for ones in range(size + 1):
+                        zeros = np.int64(focus[2 * j] + size - ones)
+                        by_ones[size, j, ones] = log_gamma_at(
+                            table, 2 * j, alpha[2 * j], zeros
+                        ) + log_gamma_at(
+                            table, 2 * j + 1, alpha[2 * j + 1], np.int64(focus[2 * j + 1] + ones)
+                        )
+            value = constant - by_total[size]
+            for j in range(n_columns):
+                value += by_ones[size, j, other[2 * j + 1]]
+            out[p] += value
+            continue
         largest = 0
         for s in range(n_values):
             largest = max(largest, focus[s] + other[s])
@@ -312,14 +341,14 @@ def add_categorical_unions(
             for s in range(n_values):
                 value += log_gamma_at(table, s, alpha[s], np.int64(focus[s] + other[s]))
         if complete:
-            size = focus_size
+            union_size = focus_size
             for s in range(start[0], start[1]):
-                size += other[s]
-            if size < len(size_sums):
-                value -= size_sums[size]
+                union_size += other[s]
+            if union_size < len(size_sums):
+                value -= size_sums[union_size]
             else:
                 for j in range(n_columns):
-                    value -= stirling(total[j] + size)
+                    value -= stirling(total[j] + union_size)
         else:
             for j in range(n_columns):
                 observed = np.int64(0)
