@@ -398,6 +398,7 @@ def score_tree(
     n = len(leaf_stats)
     bare = Tree(parent=np.asarray(parent), n_leaves=n)
     stats = node_stats(bare, model, leaf_stats)
+    stats.setflags(write=False)  # the tree takes a read-only array over without a copy
     log_f = model.log_marginal(stats) if log_marginal is None else log_marginal
     node_weight = sum_upward(bare.parent, np.ones(n) if weight is None else weight)
     n_children = np.diff(bare.child_ptr)

@@ -17,7 +17,7 @@ from bhclust._kernels.coded import (
     focus_categorical,
     merge_categorical,
 )
-from bhclust._kernels.compile import compiled
+from bhclust._kernels.compile import compiled, compiled_fast
 from bhclust._validation import FloatArray
 from bhclust.frontier import Frontier
 
@@ -80,7 +80,7 @@ class CompiledLoop:
         return int(self._counters[_N_MERGES])
 
 
-@compiled
+@compiled_fast
 def _row(i, first, skipped, counters, slots, slot_of, out, leaves, tables):
     """Fill ``out`` with log f of cluster i and the window from a position on, then clusters."""
     levels, codes, counts, focus, level_values, complete = leaves
