@@ -57,6 +57,8 @@ def test_bound_is_below_the_exact_mixture_evidence(name, missing):
         exact = log_dp_mixture_evidence(n, mixing.alpha, cluster_log_f(case.model, case.X))
         if n == 2:  # every partition of two items is consistent with the tree
             assert bound == pytest.approx(exact, rel=1e-11)
+        elif name == "time_series":  # curves so far apart that only one partition counts
+            assert bound <= exact + 1e-12 * abs(exact)
         else:
             assert bound < exact
 

@@ -293,7 +293,8 @@ def test_save_and_load(tmp_path, inference, kind, blobs, words):
 
 
 def test_picture_of_uncertainty(blobs):
-    matplotlib = pytest.importorskip("matplotlib")
+    import matplotlib
+
     matplotlib.use("Agg")
     X = blobs[0][:6]
     model = CoalescentClustering(inference="smc-race", n_particles=15, random_state=0).fit(X)

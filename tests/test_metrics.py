@@ -111,7 +111,8 @@ def test_labels_of_any_type(score, y):
 
 
 def test_labels_of_a_data_frame():
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     for dtype in ("object", "category", "string"):
         y = pandas.Series(["a", "a", "b", "c"], index=[9, 8, 7, 6], dtype=dtype)
         assert dendrogram_purity(BALANCED, y) == 1
