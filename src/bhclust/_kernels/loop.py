@@ -81,13 +81,16 @@ class CompiledLoop:
 
 
 @compiled_fast
-def _row(i, first, skipped, counters, slots, slot_of, out, leaves, tables):
-    """Fill ``out`` with log f of cluster i and the window from a position on, then clusters."""
+def _row(i, log_f, first, skipped, counters, slots, slot_of, out, leaves, tables):
+    """Fill ``out`` with log f of cluster i and the window from a position on, then clusters.
+
+    ``log_f`` is that of the cluster itself.
+    """
     levels, codes, counts, focus, level_values, complete = leaves
     alpha, total, start, table, total_table, size_sums, constant = tables[:7]
     value_start, group, stride, sums, log_table, log_total_table = tables[7:]
     is_leaf = slot_of[i] < 0
-    log_f = focus_categorical(
+    focus_categorical(
         is_leaf,
         i if is_leaf else slot_of[i],
         levels,
@@ -96,10 +99,6 @@ def _row(i, first, skipped, counters, slots, slot_of, out, leaves, tables):
         alpha,
         total,
         start,
-        table,
-        total_table,
-        size_sums,
-        constant,
         value_start,
         group,
         stride,
@@ -272,7 +271,11 @@ def _make_advance(rose):
                     if counters[_N_DEAD] > _DEAD_SHARE * counters[_N_WINDOW]:
                         _pack(values, counters, window, leaves[1])
             row = k if k >= 0 else i
-            _row(row, first, skipped, counters, slots, slot_of, out, leaves, tables)
+            # The evidence of a single item is its log f.
+            row_log_f = (
+                log_f_out[row - n_leaves] if row >= n_leaves else values[nodes.LOG_EVIDENCE, i]
+            )
+            _row(row, row_log_f, first, skipped, counters, slots, slot_of, out, leaves, tables)
             singles = window[first : counters[_N_WINDOW]]
             others = clusters[skipped : counters[_N_CLUSTERS]]
             if rose:

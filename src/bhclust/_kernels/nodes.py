@@ -20,7 +20,7 @@ from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
 _WEIGHT = int(Field.WEIGHT)
 _LOG_MASS = LOG_MASS = int(Field.LOG_MASS)
 _LOG_D = int(Field.LOG_D)
-_LOG_EVIDENCE = int(Field.LOG_EVIDENCE)
+_LOG_EVIDENCE = LOG_EVIDENCE = int(Field.LOG_EVIDENCE)
 _LOG_1M_R = int(Field.LOG_1M_R)
 _LOG_1M_PI = int(Field.LOG_1M_PI)
 _N_CHILDREN = int(Field.N_CHILDREN)
@@ -202,17 +202,25 @@ def offer_odds(
     sized = code == _DIRICHLET_PROCESS
     fixed = parameter if sized else math.log(parameter) - math.log1p(-parameter)
     single = fixed + log_gamma[int(weight[k]) + 1] if sized else fixed
-    for p in range(len(window) + len(clusters)):
-        if p < len(window):
-            m = window[p]
-            raw = single + log_f[p] - (mass[k] + mass[m])
-        else:
-            m = clusters[p - len(window)]
-            prior = fixed + log_gamma[int(weight[k] + weight[m])] if sized else fixed
-            raw = prior + log_f[p] - (mass[k] + mass[m])
+    for p in range(len(window)):
+        m = window[p]
+        raw = single + log_f[p] - (mass[k] + mass[m])
         if raw > best_score[m] - _ODDS_GRID:
             rounded = np.rint(raw / _ODDS_GRID) * _ODDS_GRID
             # Only a strictly better offer wins: on a tie every older partner's id is lower.
+            if rounded > best_score[m]:
+                best_score[m] = rounded
+                values[_BEST_TIEBREAK, m] = 0.0
+                partner[m] = k
+                stale[m] = False
+        if partner[m] == i or partner[m] == j:
+            stale[m] = True
+    for p in range(len(clusters)):
+        m = clusters[p]
+        prior = fixed + log_gamma[int(weight[k] + weight[m])] if sized else fixed
+        raw = prior + log_f[len(window) + p] - (mass[k] + mass[m])
+        if raw > best_score[m] - _ODDS_GRID:
+            rounded = np.rint(raw / _ODDS_GRID) * _ODDS_GRID
             if rounded > best_score[m]:
                 best_score[m] = rounded
                 values[_BEST_TIEBREAK, m] = 0.0

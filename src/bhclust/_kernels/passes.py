@@ -22,10 +22,11 @@ def upward(
     n_nodes = len(parent)
     value = np.empty(n_nodes)
     below = np.zeros(n_nodes)
-    log_odds = np.full(n_nodes, np.inf)
+    log_odds = np.empty(n_nodes)
     for node in range(n_nodes):
         if node < n_leaves:
             value[node] = leaf[node]
+            log_odds[node] = np.inf
         else:
             split = below[node] + log_split[node - n_leaves]
             odds = one[node - n_leaves] - split
@@ -40,7 +41,9 @@ def upward(
 def sum_upward(parent: Any, leaf: FloatArray) -> FloatArray:
     """Return the sum over the leaves below each node."""
     total = np.zeros(len(parent))
-    total[: len(leaf)] = leaf
+    # An assignment of a whole slice would take two seconds longer to compile.
+    for node in range(len(leaf)):
+        total[node] = leaf[node]
     for node in range(len(parent)):
         if parent[node] >= 0:
             total[parent[node]] += total[node]
@@ -50,8 +53,8 @@ def sum_upward(parent: Any, leaf: FloatArray) -> FloatArray:
 @compiled
 def sum_downward(parent: Any, values: FloatArray) -> FloatArray:
     """Return the sum over the path from the root to each node, the node included."""
-    total = values.copy()
+    total = np.empty(len(parent))
     for node in range(len(parent) - 1, -1, -1):
-        if parent[node] >= 0:
-            total[node] += total[parent[node]]
+        above = parent[node]
+        total[node] = values[node] + total[above] if above >= 0 else values[node]
     return total

@@ -230,8 +230,18 @@ def feature_blocks(stats: FloatArray, n_blocks: int) -> tuple[FloatArray, ...]:
 
 
 def log_rising(start: FloatArray, steps: FloatArray) -> FloatArray:
-    """Return ``lgamma(start + steps) - lgamma(start)``, the log of a rising factorial."""
-    return np.asarray(gammaln(start + steps) - gammaln(start))
+    """Return ``lgamma(start + steps) - lgamma(start)``, the log of a rising factorial.
+
+    Single items have steps 0 and 1, whose results 0 and ``log(start)`` need no lgamma.
+    """
+    # Entry by entry, so that a row's value does not depend on the other rows.
+    begin, taken = np.broadcast_arrays(start, steps)
+    out = np.asarray(np.where(taken == 1, np.log(start), 0.0))
+    further = (taken != 0) & (taken != 1)
+    if further.any():
+        begin, taken = begin[further], taken[further]
+        out[further] = gammaln(begin + taken) - gammaln(begin)
+    return out
 
 
 def log_rising_slope(start: FloatArray, steps: FloatArray) -> FloatArray:
