@@ -229,6 +229,19 @@ def feature_blocks(stats: FloatArray, n_blocks: int) -> tuple[FloatArray, ...]:
     return tuple(stats[:, k * d : (k + 1) * d] for k in range(n_blocks))
 
 
+def largest_repetition(values: FloatArray, observed: npt.NDArray[np.bool_]) -> float:
+    """Return the largest part of a column's entries that are one and the same number.
+
+    Constant columns say nothing and are passed over.
+    """
+    shares = [0.0]
+    for column, known in zip(values.T, observed.T, strict=True):
+        counts = np.unique(column[known], return_counts=True)[1]
+        if len(counts) > 1:
+            shares.append(counts.max() / counts.sum())
+    return float(max(shares))
+
+
 def log_rising(start: FloatArray, steps: FloatArray) -> FloatArray:
     """Return ``lgamma(start + steps) - lgamma(start)``, the log of a rising factorial.
 

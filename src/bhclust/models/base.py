@@ -152,6 +152,14 @@ class ClusterModel(ABC):
         """Return the hyperparameters that are resolved to numbers and can be learned."""
         return tuple(s for s in self.hyperparameters if getattr(self, s.name) is not None)
 
+    def learnable(self, stats: FloatArray) -> tuple[str, ...]:
+        """Return the hyperparameters whose evidence can be trusted, given items' statistics.
+
+        ``learn="auto"`` moves only these. A model of densities leaves those out that would follow
+        exact repetitions in the table.
+        """
+        return tuple(spec.name for spec in self.free())
+
     def with_hyperparameters(self, values: Mapping[str, npt.ArrayLike]) -> Self:
         """Return a copy with some hyperparameters replaced."""
         return replace(self, **values)

@@ -22,6 +22,7 @@ from bhclust.models._columnwise import (
     feature_blocks,
     fill_missing,
     frozen,
+    largest_repetition,
     log_rising,
     log_rising_slope,
     pair_blocks,
@@ -39,6 +40,9 @@ _SEPARATION = 16.0
 # learned. With 0.4, copies of one row are so surely one cluster that weights and copies agree
 # to seven digits.
 _MOST_WITHIN = 0.4
+
+# A column with a larger part of one and the same number is no sample of a density.
+_MOST_REPEATED = 0.25
 
 # Default gamma shape: the prior knows the variance inside a cluster like four items do.
 _SHAPE = 2.0
@@ -85,6 +89,17 @@ class _CentredModel(ColumnwiseModel):
     def _prior_mean(self) -> FloatArray:
         """Return the prior mean as seen from the origin."""
         return self._parameter("mean") - self._parameter("origin")
+
+    def _learnable_from(self, values: FloatArray, count: FloatArray) -> tuple[str, ...]:
+        """Return no names where a value is repeated so often that a density follows it.
+
+        A cluster of equal numbers has a density without bound, so the evidence for narrow
+        clusters there says how finely the table was written, and not what belongs together.
+        """
+        observed = np.broadcast_to(count > 0, values.shape)
+        if largest_repetition(values, observed) > _MOST_REPEATED:
+            return ()
+        return tuple(spec.name for spec in self.free())
 
 
 class _Pooled(NamedTuple):
@@ -199,6 +214,11 @@ class DiagonalGaussian(_CentredModel):
         observed = ~np.isnan(table)
         distance = np.where(observed, table - origin, 0.0)
         return np.hstack([observed, distance, np.zeros_like(distance)])
+
+    def learnable(self, stats: FloatArray) -> tuple[str, ...]:
+        """Return the hyperparameters, or none if a column repeats one value in many rows."""
+        count, mean, _ = feature_blocks(stats, 3)
+        return self._learnable_from(mean, count)
 
     def merge(self, a: FloatArray, b: FloatArray) -> FloatArray:
         """Return the statistics of the unions, row by row; one side may be a single row."""
@@ -409,6 +429,11 @@ class Gaussian(_CentredModel):
     def _take(self, stats: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         d = len(self._parameter("mean"))
         return stats[:, :1], stats[:, 1 : 1 + d], stats[:, 1 + d :]
+
+    def learnable(self, stats: FloatArray) -> tuple[str, ...]:
+        """Return the hyperparameters, or none if a column repeats one value in many rows."""
+        count, mean, _ = self._take(stats)
+        return self._learnable_from(mean, count)
 
     def merge(self, a: FloatArray, b: FloatArray) -> FloatArray:
         """Return the statistics of the unions, row by row; one side may be a single row."""

@@ -266,6 +266,14 @@ class Mixed(ClusterModel):
             for spec in model.free()
         )
 
+    def learnable(self, stats: FloatArray) -> tuple[str, ...]:
+        """Return those names of `free` whose evidence the parts trust."""
+        return tuple(
+            f"{k}.{name}"
+            for k, (model, block) in enumerate(self.blocks(stats))
+            for name in model.learnable(block)
+        )
+
     def hyperparameter(self, name: str) -> FloatArray:
         """Return the current value of one of the names that `free` lists."""
         k, inner = self._address(name)
