@@ -255,13 +255,67 @@ def test_evidence_never_falls_and_the_best_is_kept():
 
 
 def test_learning_repairs_a_vague_start():
-    X, y = gaussian_clusters(80, 10, 1.5, 1)
+    X, y = gaussian_clusters(200, 10, 1.5, 1)
     plain = BayesianHierarchicalClustering(vague(X), learn=False, strategy="greedy").fit(X)
     fitted = BayesianHierarchicalClustering(vague(X)).fit(X)
     assert fitted.log_evidence_bound_ > plain.log_evidence_bound_ + 50
     assert plain.n_clusters_ < 4
     assert adjusted_rand_score(y, plain.labels_) < 0.5
     assert adjusted_rand_score(y, fitted.labels_) > 0.85
+
+
+def test_auto_moves_a_prior_only_for_a_clear_gain():
+    X, _ = gaussian_clusters(200, 10, 1.5, 1)
+    start = BayesianHierarchicalClustering(learn=False).fit(X)
+    anchor = {name: start.model_.hyperparameter(name) for name in ("strength", "shape", "rate")}
+    # The default start is good here: any gain makes "shared" move, "auto" stays.
+    auto = BayesianHierarchicalClustering().fit(X)
+    shared = BayesianHierarchicalClustering(learn=list(anchor)).fit(X)
+    gain = shared.log_evidence_bound_ - start.log_evidence_bound_
+    assert 0 < gain < 30
+    for name, value in anchor.items():
+        np.testing.assert_array_equal(auto.learned_[name], value)
+        assert not np.array_equal(shared.learned_[name], value)
+    # From a vague start it is worth hundreds of nats, and both move.
+    moved = BayesianHierarchicalClustering(vague(X)).fit(X)
+    assert moved.log_evidence_bound_ > start.log_evidence_bound_ - 30
+    assert not np.array_equal(moved.learned_["rate"], vague(X).rate)
+
+
+def test_the_toll_is_paid_once_and_only_away_from_the_anchor():
+    X, _ = gaussian_clusters(30, 3, 1.5, 2)
+    prior = Prior(DiagonalGaussian().resolve(X), DirichletProcess(1.0))
+    free, charged = (Coordinates(prior, ["rate"], toll=toll) for toll in (0.0, 7.0))
+    still, moved = np.zeros(1), np.array([0.3])
+    assert charged.toll_at(still) == free.toll_at(moved) == 0.0
+    assert charged.toll_at(moved) == 7.0
+    # The optimiser does not see it, or it would never leave the anchor.
+    tree = agglomerate(prior.model, prior.model.suffstats(X), prior.mixing).tree
+    np.testing.assert_array_equal(maximise(tree, charged).free, maximise(tree, free).free)
+    assert maximise(tree, charged).free[0] != 0.0
+
+
+def test_auto_learns_no_density_of_a_column_that_repeats_one_value():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    X[:40, 1] = 0.0
+    for model in (DiagonalGaussian(), Gaussian()):
+        assert model.resolve(X).learnable(model.resolve(X).suffstats(X)) == ()
+        assert BayesianHierarchicalClustering(model).fit(X).learning_info_.names == ()
+    few = X.copy()
+    few[20:40, 1] = rng.normal(size=20)
+    assert BayesianHierarchicalClustering(DiagonalGaussian()).fit(few).learning_info_.names
+    constant = np.column_stack([X[:, 0], np.ones(100)])
+    assert BayesianHierarchicalClustering(DiagonalGaussian()).fit(constant).learning_info_.names
+    # In a mixed table the other columns are learned all the same.
+    mixed = np.column_stack([X, rng.integers(2, size=100)])
+    kinds = {0: "real", 1: "real", 2: "binary"}
+    names = BayesianHierarchicalClustering(column_kinds=kinds).fit(mixed).learning_info_.names
+    assert names
+    assert not [name for name in names if name.endswith(("rate", "strength", "shape"))]
+    # Who asks for it gets it.
+    asked = BayesianHierarchicalClustering(DiagonalGaussian(), learn=["rate"]).fit(X)
+    assert asked.learning_info_.names == ("rate",)
 
 
 def test_restarts_are_repeatable_and_never_hurt():

@@ -20,13 +20,13 @@ from bhclust._validation import BhclustError, FloatArray, listed
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
 from bhclust.models.base import ClusterModel, Hyperparameter
 
-# Standard deviations of the priors of log factors. Where a start is wrong by orders of magnitude
-# the evidence speaks in hundreds of nats and the prior yields; it holds where little is at stake.
-SHARED_DEVIATION = 1.0
+# Standard deviations of the priors of log factors: a shared factor is e^±3 with two thirds of its
+# mass, a feature's own deviation from the shared factor e^±1.
+SHARED_DEVIATION = 3.0
 OWN_DEVIATION = 1.0
 
-# Hard bounds of shared factors, e^±9, and of a feature's own deviation from them.
-_SHARED_BOUND, _OWN_BOUND = 9.0, 3.0
+# Hard bounds, in standard deviations.
+_BOUND = 3.0
 
 # Hyperparameters that keep their ratio, and so the prior mean, when their factor is shared: the
 # prior counts of ones and zeros; shape and rate of a prior rate.
@@ -38,8 +38,6 @@ class Block(ABC):
 
     #: standard deviation of the prior of each free number
     deviation: FloatArray
-    #: largest size of each free number
-    reach: FloatArray
 
     @abstractmethod
     def values(self, free: FloatArray) -> dict[str, FloatArray]:
@@ -56,7 +54,6 @@ class SharedFactor(Block):
     def __init__(self, anchors: Mapping[str, FloatArray]) -> None:
         self.anchors = dict(anchors)
         self.deviation = np.array([SHARED_DEVIATION])
-        self.reach = np.array([_SHARED_BOUND])
 
     def values(self, free: FloatArray) -> dict[str, FloatArray]:
         return {name: anchor * np.exp(free[0]) for name, anchor in self.anchors.items()}
@@ -73,7 +70,6 @@ class OwnFactors(Block):
         self.name, self.anchor = name, anchor
         own = np.full(anchor.size if anchor.size > 1 else 0, OWN_DEVIATION)
         self.deviation = np.concatenate([[SHARED_DEVIATION], own])
-        self.reach = np.concatenate([[_SHARED_BOUND], np.full(len(own), _OWN_BOUND)])
 
     def values(self, free: FloatArray) -> dict[str, FloatArray]:
         own = free[1:].reshape(self.anchor.shape) if len(free) > 1 else 0.0
@@ -90,7 +86,6 @@ class Shift(Block):
     def __init__(self, name: str, anchor: FloatArray, scale: FloatArray) -> None:
         self.name, self.anchor, self.scale = name, anchor, np.broadcast_to(scale, anchor.shape)
         self.deviation = np.full(anchor.size, OWN_DEVIATION)
-        self.reach = np.full(anchor.size, _OWN_BOUND)
 
     def values(self, free: FloatArray) -> dict[str, FloatArray]:
         return {self.name: self.anchor + self.scale * free.reshape(self.anchor.shape)}
@@ -105,7 +100,6 @@ class Excess(Block):
     def __init__(self, name: str, anchor: FloatArray, lowest: float) -> None:
         self.name, self.anchor, self.lowest = name, anchor, lowest
         self.deviation = np.array([SHARED_DEVIATION])
-        self.reach = np.array([_SHARED_BOUND])
 
     def values(self, free: FloatArray) -> dict[str, FloatArray]:
         return {self.name: self.lowest + (self.anchor - self.lowest) * np.exp(free[0])}
@@ -129,7 +123,6 @@ class CovarianceFactor(Block):
         on_diagonal = self.rows == self.columns
         self.diagonal = np.flatnonzero(on_diagonal)
         self.deviation = np.where(on_diagonal, SHARED_DEVIATION, OWN_DEVIATION)
-        self.reach = np.where(on_diagonal, _SHARED_BOUND, _OWN_BOUND)
 
     def _triangle(self, free: FloatArray) -> FloatArray:
         entries = free.copy()
@@ -156,7 +149,6 @@ class Chance(Block):
     def __init__(self, name: str, anchor: float) -> None:
         self.name, self.anchor = name, float(logit(anchor))
         self.deviation = np.array([SHARED_DEVIATION])
-        self.reach = np.array([_SHARED_BOUND])
 
     def values(self, free: FloatArray) -> dict[str, FloatArray]:
         return {self.name: np.asarray(expit(self.anchor + free[0]))}
@@ -217,14 +209,12 @@ class Coordinates:
         self.names = chosen
         deviations = [block.deviation for block in self.blocks]
         self.deviation = np.concatenate(deviations) if deviations else np.zeros(0)
-        reaches = [block.reach for block in self.blocks]
-        self.reach = np.concatenate(reaches) if reaches else np.zeros(0)
         self.ends = np.cumsum([len(deviation) for deviation in deviations])
 
     @property
     def bounds(self) -> list[tuple[float, float]]:
         """Bounds of the free numbers."""
-        return [(-reach, reach) for reach in self.reach]
+        return [(-_BOUND * deviation, _BOUND * deviation) for deviation in self.deviation]
 
     def prior_at(self, free: FloatArray) -> Prior:
         """Return the model and the mixing prior at the free numbers."""
@@ -252,11 +242,17 @@ class Coordinates:
     def log_prior(self, free: FloatArray) -> float:
         """Return the log prior of the free numbers, 0 at the anchor."""
         cost = pinning(self.prior_at(free).model, self.n_items).cost - self._start_cost
-        toll = self.toll if np.any(free) else 0.0
-        return float(-0.5 * np.sum(np.square(free / self.deviation)) - cost - toll)
+        return float(-0.5 * np.sum(np.square(free / self.deviation)) - cost)
+
+    def toll_at(self, free: FloatArray) -> float:
+        """Return what it costs to be at the free numbers and not at the anchor.
+
+        The optimiser does not see it: a step off the anchor would never seem to pay.
+        """
+        return self.toll if np.any(free) else 0.0
 
     def log_prior_gradient(self, free: FloatArray) -> FloatArray:
-        """Return the gradient of `log_prior` away from the anchor, where the toll is constant."""
+        """Return the gradient of `log_prior`."""
         slopes = pinning(self.prior_at(free).model, self.n_items).slopes
         every = {
             spec.name: np.zeros(np.shape(self.anchor.model.hyperparameter(spec.name)))
@@ -267,8 +263,8 @@ class Coordinates:
         return np.asarray(-free / np.square(self.deviation) - pulled)
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
-        """Draw free numbers for a restart around the anchor, a ninth as wide as their bounds."""
-        return rng.normal(size=len(self.reach)) * self.reach / 9
+        """Draw free numbers for a restart around the anchor, a third as wide as their prior."""
+        return rng.normal(size=len(self.deviation)) * self.deviation / 3
 
     def _parts(self, free: FloatArray) -> list[FloatArray]:
         return np.split(free, self.ends[:-1]) if self.blocks else []

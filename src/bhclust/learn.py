@@ -30,6 +30,8 @@ _LEAST_RISE = 1e-3
 # probable each. Real tables follow no model to the letter, and then a small gain, significant as it
 # may be, comes from cutting classes into more and smaller clusters.
 _LEAST_GAIN = 0.1
+# And so many nats in all: in a table of a few dozen rows a prior is soon fitted to single rows.
+_LEAST_GAIN_IN_ALL = 30.0
 
 # Rebuilding is not a climb: a tree may be worse than the last and the next one better again.
 _PATIENCE = 1
@@ -193,7 +195,8 @@ class _Run:
     def _take(
         self, start: int, iteration: int, free: FloatArray, known: Tree | None, n_evaluations: int
     ) -> tuple[Tree, float]:
-        prior, log_prior = self.coordinates.prior_at(free), self.coordinates.log_prior(free)
+        prior = self.coordinates.prior_at(free)
+        log_prior = self.coordinates.log_prior(free) - self.coordinates.toll_at(free)
         tree = self.builder(prior, known)
         evidence = self.builder.candidates[self.builder.origin]
         value = evidence + log_prior
@@ -331,9 +334,9 @@ def make_coordinates(
 
     ``"auto"``: one factor for each hyperparameter of the model that has one and can be trusted
     with these items, if the mixing prior is a Dirichlet process, and only for a gain of 0.1 nats
-    an item; ``"shared"``: one factor for each, and α or γ, for any mixing prior and any gain;
-    True: every entry of every hyperparameter, and α or γ; False: nothing; names: one factor for
-    each of these (every entry of a prior mean).
+    an item and 30 in all; ``"shared"``: one factor for each, and α or γ, for any mixing prior and
+    any gain; True: every entry of every hyperparameter, and α or γ; False: nothing; names: one
+    factor for each of these (every entry of a prior mean).
 
     With the other mixing priors ``log p(D | T)`` says nothing about how the tree was chosen among
     all trees, and hyperparameters that maximise it favour many small clusters; so ``"auto"``
@@ -346,7 +349,8 @@ def make_coordinates(
         check_choice(learn, ("auto", "shared"), name="learn", owner="fit")
         if learn == "auto":
             names = _trusted_names(prior, items)
-            toll = 0.0 if items is None else _LEAST_GAIN * float(items.weight.sum())
+            n_used = 0.0 if items is None else float(items.weight.sum())
+            toll = max(_LEAST_GAIN * n_used, _LEAST_GAIN_IN_ALL)
             return Coordinates(prior, names, n_items=n_items, toll=toll)
     elif learn is not False:
         names = tuple(learn)

@@ -372,19 +372,21 @@ def _filter_holds(values, k, code, parameter):
 @compiled
 def scan_ratios(values, partner, stale, window, clusters, log_f, i, code, parameter, log_gamma):
     """Find cluster i's best partner by likelihood ratio among window and clusters."""
-    evidence = values[_LOG_EVIDENCE, i]
+    evidence = values[_LOG_EVIDENCE]
     # Two leaves can only be joined, and then the ratio grows with the gain: leaves whose gain
-    # is not close to the best need no logarithm.
+    # is not close to the best need no logarithm. The loop that finds it does nothing else.
     largest = -np.inf
     for p in range(len(window)):
-        largest = max(largest, log_f[p] - (evidence + values[_LOG_EVIDENCE, window[p]]))
+        gain = log_f[p] - (evidence[i] + evidence[window[p]])
+        if gain > largest:
+            largest = gain
     best, score, tiebreak, needed = -1, -np.inf, -np.inf, -np.inf
     start = 0
     for ids in (window, clusters):
         floor = largest - _SLACK if start == 0 and len(window) > 0 else -np.inf
         for p in range(len(ids)):
             m = ids[p]
-            gain = log_f[start + p] - (evidence + values[_LOG_EVIDENCE, m])
+            gain = log_f[start + p] - (evidence[i] + evidence[m])
             if gain < floor or gain == -np.inf:
                 continue
             s, t, g = _ratio(values, i, m, gain, code, parameter, log_gamma)
@@ -403,15 +405,18 @@ def offer_ratios(
     values, partner, stale, window, clusters, log_f, k, i, j, code, parameter, log_gamma
 ):
     """Let the new cluster k = i ∪ j compete for being the best partner of others (by ratio)."""
-    evidence = values[_LOG_EVIDENCE, k]
+    evidence, needed_gain = values[_LOG_EVIDENCE], values[_NEEDED_GAIN]
+    always_holds = code == _ROSE
     filter_holds = _filter_holds(values, k, code, parameter)
     start = 0
     for ids in (window, clusters):
         for p in range(len(ids)):
             m = ids[p]
-            gain = log_f[start + p] - (evidence + values[_LOG_EVIDENCE, m])
-            hopeless = gain < values[_NEEDED_GAIN, m] and (
-                gain == -np.inf or (filter_holds and _filter_holds(values, m, code, parameter))
+            gain = log_f[start + p] - (evidence[k] + evidence[m])
+            hopeless = gain < needed_gain[m] and (
+                always_holds
+                or gain == -np.inf
+                or (filter_holds and _filter_holds(values, m, code, parameter))
             )
             if not hopeless:
                 s, t, g = _ratio(values, m, k, gain, code, parameter, log_gamma)
