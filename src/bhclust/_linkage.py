@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from bhclust._kernels.compile import compiled, compiled_fast
+from bhclust._kernels.compile import compiled, compiled_fast_inside
 from bhclust._validation import FloatArray
 from bhclust.models.base import Column
 
@@ -120,7 +120,7 @@ def _standardised(block: FloatArray, weight: FloatArray) -> FloatArray:
     return np.zeros_like(centred) if constant else centred / np.sqrt(variance)
 
 
-@compiled_fast
+@compiled_fast_inside
 def _nearest(centre: Any, weight: Any, spread: Any, live: Any, n_live: int, i: int, ward: bool):  # type: ignore[no-untyped-def]
     """Return the position in ``live`` of the cluster nearest to i, and its distance.
 
@@ -195,7 +195,7 @@ def _chain(rows: Any, row_weight: Any, ward: bool):  # type: ignore[no-untyped-d
     return left, right
 
 
-@compiled_fast
+@compiled_fast_inside
 def _gap(centre: Any, weight: Any, spread: Any, i: int, j: int, ward: bool):  # type: ignore[no-untyped-def]
     """Return the distance of two clusters, in the words of `_nearest`."""
     squares = 0.0

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bhclust._kernels.compile import compiled, compiled_fast
+from bhclust._kernels.compile import compiled, compiled_fast, compiled_inside
 from bhclust._kernels.part import Member
 from bhclust._kernels.special import log_at, log_gamma_at, log_gamma_table, stirling
 from bhclust._validation import FloatArray
@@ -55,7 +55,7 @@ class Packing:
         return out.astype(np.uint8) if self.table.shape[1] <= _LARGEST_GROUP else out
 
 
-@compiled
+@compiled_inside
 def fill_table(values, starts, group, stride, table):
     """Write the sums of all combinations of a group; ``values`` has one number a column's value."""
     # The combinations of a group's first columns and those of its later columns are made apart,
@@ -222,7 +222,7 @@ class CategoricalPart:
         self._codes = self._codes[keep]
 
 
-@compiled
+@compiled_inside
 def _add_leaf(levels, leaf, start, counts):
     for j in range(levels.shape[1]):
         position = start[j] + levels[leaf, j]
@@ -242,7 +242,7 @@ def categorical_log_f(counts, alpha, total, start, table, total_table, size_sums
     return out
 
 
-@compiled
+@compiled_inside
 def _load(is_leaf, index, levels, counts, start, into):
     # Loops over entries: numba takes seconds to compile assignments of whole arrays.
     for s in range(len(into)):

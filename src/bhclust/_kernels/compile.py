@@ -13,6 +13,8 @@ from numba.core import event
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# Sums and products may be taken in any order; NaN and infinity keep their meaning.
+_FAST = {"reassoc", "contract", "arcp"}
 _PATIENCE_SECONDS = 1.0
 _MESSAGE = (
     "bhclust: compiling kernels for this computer; this happens once, later runs take them from "
@@ -30,16 +32,29 @@ def compiled_fast(function: Function) -> Function:
 
     Nothing else is relaxed: NaN and infinity keep their meaning.
     """
-    return _cached(function, fastmath={"reassoc", "contract", "arcp"})
+    return _cached(function, fastmath=_FAST)
 
 
-def _cached(function: Function, fastmath: Any) -> Function:
+def compiled_inside(function: Function) -> Function:
+    """Like `compiled`, for a function that only kernels call.
+
+    It has no entry from the interpreter, which would take a part of the time to compile it.
+    """
+    return _cached(function, fastmath=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def compiled_fast_inside(function: Function) -> Function:
+    """Like `compiled_fast`, for a function that only kernels call."""
+    return _cached(function, fastmath=_FAST, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def _cached(function: Function, **options: Any) -> Function:
     # numba keeps the cache beside the source file, or in the user's cache folder where that is
     # read-only. Where it can write neither, it refuses, and each process compiles for itself.
     try:
-        return numba.njit(cache=True, nogil=True, fastmath=fastmath)(function)  # type: ignore[return-value]
+        return numba.njit(cache=True, nogil=True, **options)(function)  # type: ignore[return-value]
     except RuntimeError:
-        return numba.njit(nogil=True, fastmath=fastmath)(function)  # type: ignore[return-value]
+        return numba.njit(nogil=True, **options)(function)  # type: ignore[return-value]
 
 
 class _CompilationWatch(event.Listener):  # type: ignore[misc]

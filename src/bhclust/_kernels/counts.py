@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.special import gammaln
 
 from bhclust._kernels.coded import Packing, add_looked_up, fill_table
-from bhclust._kernels.compile import compiled, compiled_fast
+from bhclust._kernels.compile import compiled, compiled_fast, compiled_inside
 from bhclust._kernels.part import Member
 from bhclust._kernels.special import log_at, log_gamma_at, log_gamma_table, stirling
 from bhclust._validation import FloatArray
@@ -104,7 +104,7 @@ class PoissonPart:
         self._codes = self._codes[keep]
 
 
-@compiled
+@compiled_inside
 def _add_poisson(
     is_leaf, index, values, factorials, sums, sizes, slot_factorials, sum_out, size_out
 ):
@@ -121,7 +121,7 @@ def _add_poisson(
     return slot_factorials[index]
 
 
-@compiled
+@compiled_inside
 def _poisson_log_f(sums, sizes, factorials, shape, rate, log_gamma, log_rate, constant):
     out = constant - factorials
     for j in range(len(sums)):

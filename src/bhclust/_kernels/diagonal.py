@@ -11,7 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from bhclust._kernels.compile import compiled, compiled_fast
+from bhclust._kernels.compile import compiled, compiled_fast, compiled_fast_inside, compiled_inside
 from bhclust._kernels.part import Member
 from bhclust._kernels.vectorlog import vector_log
 from bhclust._validation import FloatArray
@@ -196,7 +196,7 @@ def _chunks(
     return np.array([*cuts, len(group)], dtype=np.int64)
 
 
-@compiled
+@compiled_inside
 def _stats_of(slots, leaves, is_leaf, number, spare):  # type: ignore[no-untyped-def]
     """Return the statistics of a cluster; those of a leaf are written into ``spare``."""
     if not is_leaf:
@@ -248,7 +248,7 @@ def _pool(stats, other):  # type: ignore[no-untyped-def]
         stats[_HALF_DEVIATION, j] += other[_HALF_DEVIATION, j] + 0.5 * (a * b / total) * gap * gap
 
 
-@compiled_fast
+@compiled_fast_inside
 def _posterior_rate(stats, prior, j):  # type: ignore[no-untyped-def]
     count, strength = stats[_COUNT, j], prior[_STRENGTH, j]
     distance = stats[_AVERAGE, j] - prior[_MEAN, j]
@@ -294,13 +294,13 @@ def _settle(stats, prior, group, terms, posterior, known):  # type: ignore[no-un
     known[_SUM_SHAPE_LOG] = sum_shape_log
 
 
-@compiled
+@compiled_inside
 def _bits_above(excess, sign):  # type: ignore[no-untyped-def]
     """Return the binary digits of a difference of counts, or none if it has the other sign."""
     return max(0, int(excess) * sign)
 
 
-@compiled
+@compiled_inside
 def _reference(count, first, last):  # type: ignore[no-untyped-def]
     """Choose the count from which the others of a group differ by the fewest binary digits."""
     best, least = count[first], np.inf
@@ -375,7 +375,7 @@ def _make_plan(  # type: ignore[no-untyped-def]
     weight[1] = n_lists
 
 
-@compiled
+@compiled_inside
 def _plan_digits(  # type: ignore[no-untyped-def]
     prior, posterior, first, last, reference, sign, n_lists,
     column, coefficient, start, weight, position,
@@ -404,7 +404,7 @@ def _plan_digits(  # type: ignore[no-untyped-def]
     return n_lists, position
 
 
-@compiled
+@compiled_inside
 def _write_factor(  # type: ignore[no-untyped-def]
     prior, posterior, j, log_one, column, coefficient, position
 ):
@@ -421,7 +421,7 @@ def _write_factor(  # type: ignore[no-untyped-def]
     return math.log1p(scale * reach * reach) + abs(log_one)
 
 
-@compiled
+@compiled_inside
 def _start_list(column, coefficient, position):  # type: ignore[no-untyped-def]
     """Let the factor at a position be the first of a list; return where it is now."""
     j = column[position]
@@ -436,7 +436,7 @@ def _start_list(column, coefficient, position):  # type: ignore[no-untyped-def]
     return moved
 
 
-@compiled
+@compiled_inside
 def _fill_up(column, coefficient, position):  # type: ignore[no-untyped-def]
     """Add factors of one up to a multiple of four."""
     while position % 4:
@@ -475,7 +475,7 @@ def _add_products(  # type: ignore[no-untyped-def]
                 sums[p] += constant - power * vector_log(part[p])
 
 
-@compiled_fast
+@compiled_fast_inside
 def _multiply(product, rows, low, column, coefficient, e):  # type: ignore[no-untyped-def]
     """Multiply by the factors of four columns."""
     high = low + len(product)
@@ -492,13 +492,13 @@ def _multiply(product, rows, low, column, coefficient, e):  # type: ignore[no-un
         product[p] *= (z0 * z1) * (z2 * z3)
 
 
-@compiled_fast
+@compiled_fast_inside
 def _factor(x, centre, scale, one):  # type: ignore[no-untyped-def]
     z = one + scale * ((x - centre) * (x - centre))
     return z if z > 0.0 else 1.0  # not a number where the item lacks the column
 
 
-@compiled_fast
+@compiled_fast_inside
 def _multiply_observed(product, rows, low, column, coefficient, e):  # type: ignore[no-untyped-def]
     """Multiply by the factors of four columns where they are observed."""
     high = low + len(product)

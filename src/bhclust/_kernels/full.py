@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
-from bhclust._kernels.compile import compiled, compiled_fast
+from bhclust._kernels.compile import compiled, compiled_fast, compiled_fast_inside
 from bhclust._kernels.diagonal import BLOCK, in_blocks, repacked
 from bhclust._kernels.lanes import LANES, TILE, finish_column, subtract_tile, take_pivot
 from bhclust._kernels.part import Member
@@ -235,7 +235,7 @@ def _factorise_scale(scale, inverse):  # type: ignore[no-untyped-def]
     return log_determinant
 
 
-@compiled_fast
+@compiled_fast_inside
 def _factorise(lower):  # type: ignore[no-untyped-def]
     """Replace a lower triangle by its Cholesky factor; return the log determinant."""
     log_determinant = 0.0
@@ -255,7 +255,7 @@ def _factorise(lower):  # type: ignore[no-untyped-def]
     return log_determinant
 
 
-@compiled_fast
+@compiled_fast_inside
 def _invert(lower, inverse):  # type: ignore[no-untyped-def]
     """Write the inverse of a lower triangle."""
     for i in range(len(lower)):
@@ -333,7 +333,7 @@ def _add_pairs(  # type: ignore[no-untyped-def]
             sums[p] += base - power * vector_log(1.0 + widening * q)
 
 
-@compiled_fast
+@compiled_fast_inside
 def _add_four_columns(rows, low, mean, direction, j, squares, alongs):  # type: ignore[no-untyped-def]
     n = len(squares)
     x0, x1 = rows[j, low : low + n], rows[j + 1, low : low + n]
@@ -383,7 +383,7 @@ def _add_predictive(  # type: ignore[no-untyped-def]
         at += n
 
 
-@compiled_fast
+@compiled_fast_inside
 def _add_row(weights, gaps, i, row, square):  # type: ignore[no-untyped-def]
     """Add the squares of one entry of the turned gaps."""
     n = len(row)
@@ -397,7 +397,7 @@ def _add_row(weights, gaps, i, row, square):  # type: ignore[no-untyped-def]
         square[p] += row[p] * row[p]
 
 
-@compiled_fast
+@compiled_fast_inside
 def _add_four_rows(inverse, gaps, i, rows, square):  # type: ignore[no-untyped-def]
     """Add the squares of four entries of the turned gaps.
 
@@ -457,7 +457,7 @@ def _add_unions(  # type: ignore[no-untyped-def]
             out[low + lane] += terms[int(count)] - power * log_determinant[lane]
 
 
-@compiled_fast
+@compiled_fast_inside
 def _log_determinants(work, inverse, pivots_a_log, out):  # type: ignore[no-untyped-def]
     """Write the log determinants of matrices side by side, which their factors replace.
 

@@ -17,7 +17,7 @@ from bhclust._kernels.coded import (
     focus_categorical,
     merge_categorical,
 )
-from bhclust._kernels.compile import compiled, compiled_fast
+from bhclust._kernels.compile import compiled, compiled_fast, compiled_inside
 from bhclust._validation import FloatArray
 from bhclust.frontier import Frontier
 
@@ -129,7 +129,7 @@ def _row(i, log_f, first, skipped, counters, slots, slot_of, out, leaves, tables
     counters[_N_PAIRS] += n_singles + n_others
 
 
-@compiled
+@compiled_inside
 def _n_up_to(ids, n, wanted):
     """Return how many of the first n increasing ids are at most ``wanted``."""
     low, high = np.int64(0), np.int64(n)
@@ -142,7 +142,7 @@ def _n_up_to(ids, n, wanted):
     return low
 
 
-@compiled
+@compiled_inside
 def _remove(member, counters, clusters, slots, slot_of, free):
     """Take a merged-away cluster off the lists; a leaf stays in the window until it is packed."""
     slot = slot_of[member]
@@ -158,7 +158,7 @@ def _remove(member, counters, clusters, slots, slot_of, free):
     counters[_N_CLUSTERS] = n - 1
 
 
-@compiled
+@compiled_inside
 def _pack(values, counters, window, codes):
     """Keep only the living leaves in the window and their codes."""
     kept = 0
@@ -172,7 +172,7 @@ def _pack(values, counters, window, codes):
     counters[_N_DEAD] = 0
 
 
-@compiled
+@compiled_inside
 def _unite(i, j, slot, slot_of, leaves, tables):
     """Store the union of two clusters in a slot and return its log f."""
     levels, _, counts = leaves[:3]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from bhclust._kernels.compile import compiled
+from bhclust._kernels.compile import compiled, compiled_inside
 from bhclust._validation import FloatArray
 from bhclust.frontier import Field, Operation
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
@@ -67,7 +67,7 @@ def log_gamma_of_sizes(n: int) -> FloatArray:
     return np.asarray(gammaln(np.maximum(np.arange(n + 1), 1)))
 
 
-@compiled
+@compiled_inside
 def _logaddexp(x, y):
     if x == y:
         return x + math.log(2.0)
@@ -92,7 +92,7 @@ def _log_one(code, parameter, log_gamma, weight, n_children):
     return math.log(-math.expm1((n_children - 1) * math.log1p(-parameter)))
 
 
-@compiled
+@compiled_inside
 def _log_split(code, parameter, n_children):
     if code == _DIRICHLET_PROCESS:
         return 0.0
@@ -101,7 +101,7 @@ def _log_split(code, parameter, n_children):
     return (n_children - 1) * math.log1p(-parameter)
 
 
-@compiled
+@compiled_inside
 def _retire(values, partner, member):
     """Take a merged cluster out: whatever it is compared with, it loses."""
     values[_LOG_MASS, member] = np.inf
@@ -258,14 +258,14 @@ def _ratio_terms(values, i, j, operation, code, parameter, log_gamma):
     return math.log(-math.expm1(log_1m_p)), log_1m_p, log_1m_gamma, log_1m_rho
 
 
-@compiled
+@compiled_inside
 def _sign(x):
     if x > 0:
         return 1.0
     return -1.0 if x < 0 else 0.0
 
 
-@compiled
+@compiled_inside
 def _log_size(larger, gap):
     """Return the log of a difference of exponentials, from the larger log and the gap."""
     if gap == 0.0:
@@ -290,7 +290,7 @@ def _lead(a, b, gain):
     return _sign(gap_p) + _sign(gap_b)
 
 
-@compiled
+@compiled_inside
 def _best_ratio(values, i, j, gain, code, parameter, log_gamma):
     """Return the best operation of a pair and its terms (`frontier._best_operations`)."""
     left_open = values[_N_CHILDREN, i] >= 2
@@ -353,13 +353,13 @@ def _ratio(values, i, j, gain, code, parameter, log_gamma):
     return _round_relative(score), _round_relative(tiebreak), needed - _SLACK
 
 
-@compiled
+@compiled_inside
 def log_q_join(gamma):
     """Return log(1 - γ)."""
     return math.log1p(-gamma)
 
 
-@compiled
+@compiled_inside
 def _filter_holds(values, k, code, parameter):
     """Whether a gain below `_NEEDED_GAIN` rules a pair with cluster k out."""
     if code == _ROSE:

@@ -13,7 +13,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from bhclust._kernels.compile import compiled, compiled_fast
+from bhclust._kernels.compile import compiled, compiled_fast, compiled_fast_inside
 from bhclust._kernels.diagonal import BLOCK, in_blocks, repacked
 from bhclust._kernels.part import Member, Part
 from bhclust._kernels.vectorlog import vector_log
@@ -170,7 +170,7 @@ def _add_distances(  # type: ignore[no-untyped-def]
             sums[p] += base - 0.5 * (part[p] + own[p])
 
 
-@compiled_fast
+@compiled_fast_inside
 def _add_four_times(rows, low, focus, k, part):  # type: ignore[no-untyped-def]
     n = len(part)
     x0, x1 = rows[k, low : low + n], rows[k + 1, low : low + n]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import gammaln
 
-from bhclust._kernels.compile import compiled
+from bhclust._kernels.compile import compiled_inside
 from bhclust._validation import FloatArray
 
 # Counts below come from a table, those above from Stirling's series.
@@ -20,7 +20,7 @@ def log_gamma_table(start: FloatArray, length: int = TABLE_LENGTH) -> FloatArray
     return np.asarray(gammaln(start[:, None] + np.arange(length)))
 
 
-@compiled
+@compiled_inside
 def stirling(x: float) -> float:
     """Return lgamma of a number of at least 64, where the first term left out is below 1e-19."""
     inverse = 1.0 / x
@@ -29,7 +29,7 @@ def stirling(x: float) -> float:
     return (x - 0.5) * math.log(x) - x + _HALF_LOG_TWO_PI + series
 
 
-@compiled
+@compiled_inside
 def log_gamma_at(table, row, start, count):
     """Return ``lgamma(start + count)``, from the table's row where it reaches."""
     if count < table.shape[1]:
@@ -37,7 +37,7 @@ def log_gamma_at(table, row, start, count):
     return stirling(start + count)
 
 
-@compiled
+@compiled_inside
 def log_at(table, row, start, count):
     """Return ``log(start + count)``, from the table's row where it reaches."""
     if count < table.shape[1]:

@@ -13,7 +13,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from bhclust._kernels.compile import compiled_fast
+from bhclust._kernels.compile import compiled_fast_inside
 
 # log x = k log 2 + log m with m between √½ and √2; the series in s = (m - 1) / (m + 1) and the
 # two parts of log 2 are those of the C library of Sun Microsystems, right to the last digit.
@@ -49,7 +49,7 @@ def _define_from_bits(_context: Any, _bits: Any) -> Any:
 _from_bits: Any = intrinsic(_define_from_bits)
 
 
-@compiled_fast
+@compiled_fast_inside
 def vector_log(x):  # type: ignore[no-untyped-def]
     """Return the log of a normal positive number (neither zero, subnormal, infinite nor NaN)."""
     bits = _to_bits(x)
