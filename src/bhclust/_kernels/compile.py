@@ -48,6 +48,11 @@ def compiled_fast_inside(function: Function) -> Function:
     return _cached(function, fastmath=_FAST, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
+def copied_inside(function: Function) -> Function:
+    """Mark a function whose body is copied into the kernels that call it, with their arithmetic."""
+    return numba.njit(inline="always")(function)  # type: ignore[return-value]
+
+
 def _cached(function: Function, **options: Any) -> Function:
     # numba keeps the cache beside the source file, or in the user's cache folder where that is
     # read-only. Where it can write neither, it refuses, and each process compiles for itself.

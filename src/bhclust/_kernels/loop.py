@@ -17,7 +17,7 @@ from bhclust._kernels.coded import (
     focus_categorical,
     merge_categorical,
 )
-from bhclust._kernels.compile import compiled, compiled_fast, compiled_inside
+from bhclust._kernels.compile import compiled_fast, compiled_inside, copied_inside
 from bhclust._validation import FloatArray
 from bhclust.frontier import Frontier
 
@@ -80,7 +80,7 @@ class CompiledLoop:
         return int(self._counters[_N_MERGES])
 
 
-@compiled_fast
+@copied_inside
 def _row(i, log_f, first, skipped, counters, slots, slot_of, out, leaves, tables):
     """Fill ``out`` with log f of cluster i and the window from a position on, then clusters.
 
@@ -172,7 +172,7 @@ def _pack(values, counters, window, codes):
     counters[_N_DEAD] = 0
 
 
-@compiled_inside
+@copied_inside
 def _unite(i, j, slot, slot_of, leaves, tables):
     """Store the union of two clusters in a slot and return its log f."""
     levels, _, counts = leaves[:3]
@@ -201,7 +201,7 @@ def _make_advance(rose):
     The kind is a constant of the compiled code, so that only its own scores are compiled.
     """
 
-    @compiled
+    @compiled_fast
     def advance(
         n_steps,
         merges,
