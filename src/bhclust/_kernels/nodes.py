@@ -389,6 +389,9 @@ def scan_ratios(values, partner, stale, window, clusters, log_f, i, code, parame
             gain = log_f[start + p] - (evidence[i] + evidence[m])
             if gain < floor or gain == -np.inf:
                 continue
+            # With rose mixing a pair with less than the needed gain cannot win (`_ratio`).
+            if code == _ROSE and gain < needed:
+                continue
             s, t, g = _ratio(values, i, m, gain, code, parameter, log_gamma)
             if best < 0 or s > score or (s == score and t > tiebreak):
                 best, score, tiebreak, needed = m, s, t, g
