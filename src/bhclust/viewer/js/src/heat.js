@@ -1,0 +1,155 @@
+// The data beside the leaves, one byte an entry; 255 is a missing value.
+import { CATEGORIES, OTHER_CATEGORY, packed, rampColour } from "./palette.js";
+
+const MISSING = 255;
+const LEVELS = 255;
+
+export class Heat {
+  constructor(heat, tree) {
+    this.columns = heat.columns;
+    this.codes = heat.codes;
+    this.tree = tree;
+    this.width = this.columns.length;
+    this.ramp = Uint32Array.from({ length: LEVELS + 1 }, (_, i) => packed(rampColour(i / LEVELS)));
+    this.categoryColours = Uint32Array.from(CATEGORIES, packed);
+    this.other = packed(OTHER_CATEGORY);
+    this.shares = this.columns.map((column) => column.levels && sharesOf(column));
+    this.canvas = document.createElement("canvas");
+    this.drawn = "";
+    this.tips = null;
+  }
+
+  /** Average the leaves of each tip: the share of the ramp, or the most frequent category. */
+  setTips(tips) {
+    const { tree, width } = this;
+    this.tips = tips;
+    this.level = new Float32Array(tips.length * width);
+    tips.forEach((tip, row) => this.#average(tree.leafFrom[tip], tree.leafFrom[tip] + tree.size[tip], row));
+    this.drawn = "";
+  }
+
+  #average(from, to, row) {
+    const { codes, width, level, tree } = this;
+    for (let j = 0; j < width; j++) {
+      const shares = this.shares[j];
+      if (!shares) {
+        level[row * width + j] = this.#mostFrequent(j, from, to);
+        continue;
+      }
+      let sum = 0;
+      let count = 0;
+      for (let place = from; place < to; place++) {
+        const code = codes[tree.leafAt[place] * width + j];
+        if (code === MISSING) continue;
+        sum += shares[code];
+        count++;
+      }
+      level[row * width + j] = count ? sum / count : NaN;
+    }
+  }
+
+  #mostFrequent(j, from, to) {
+    const counts = new Uint32Array(MISSING);
+    let best = -1;
+    for (let place = from; place < to; place++) {
+      const code = this.codes[this.tree.leafAt[place] * this.width + j];
+      if (code === MISSING) continue;
+      counts[code]++;
+      if (best < 0 || counts[code] > counts[best] || (counts[code] === counts[best] && code < best)) best = code;
+    }
+    return best < 0 ? NaN : best;
+  }
+
+  #colour(level, j) {
+    if (Number.isNaN(level)) return 0;
+    if (this.shares[j]) return this.ramp[Math.round(level * LEVELS)];
+    return level < this.categoryColours.length ? this.categoryColours[level] : this.other;
+  }
+
+  /** Return a canvas with one row of pixels for each tip from `first` to `last`, or for each
+   * screen row where tips are thinner than that. */
+  image(first, last, screenRows) {
+    const rows = Math.max(1, Math.min(last - first, Math.ceil(screenRows)));
+    const key = `${first} ${last} ${rows}`;
+    if (key === this.drawn) return this.canvas;
+    this.drawn = key;
+    const { canvas, width } = this;
+    canvas.width = width;
+    canvas.height = rows;
+    const context = canvas.getContext("2d");
+    const image = context.createImageData(width, rows);
+    const pixels = new Uint32Array(image.data.buffer);
+    const step = (last - first) / rows;
+    for (let row = 0; row < rows; row++) {
+      const from = Math.floor(first + row * step);
+      const to = Math.max(from + 1, Math.floor(first + (row + 1) * step));
+      for (let j = 0; j < width; j++) pixels[row * width + j] = this.#colour(this.#pooled(from, to, j), j);
+    }
+    context.putImageData(image, 0, 0);
+    return canvas;
+  }
+
+  #pooled(from, to, j) {
+    const { level, width } = this;
+    if (to - from === 1) return level[from * width + j];
+    if (!this.shares[j]) {
+      const seen = new Map();
+      let best = NaN;
+      for (let row = from; row < to; row++) {
+        const code = level[row * width + j];
+        if (Number.isNaN(code)) continue;
+        const count = (seen.get(code) ?? 0) + 1;
+        seen.set(code, count);
+        if (Number.isNaN(best) || count > seen.get(best)) best = code;
+      }
+      return best;
+    }
+    let sum = 0;
+    let count = 0;
+    for (let row = from; row < to; row++) {
+      const value = level[row * width + j];
+      if (Number.isNaN(value)) continue;
+      sum += value;
+      count++;
+    }
+    return count ? sum / count : NaN;
+  }
+
+  /** Describe one entry, or the mean of the leaves below a collapsed node. */
+  describe(node, j) {
+    const column = this.columns[j];
+    const { tree, codes, width } = this;
+    const from = tree.leafFrom[node];
+    const to = from + tree.size[node];
+    if (column.categories) {
+      const code = this.#mostFrequent(j, from, to);
+      if (Number.isNaN(code)) return "missing";
+      return (to - from > 1 ? "mostly " : "") + column.categories[code];
+    }
+    let sum = 0;
+    let count = 0;
+    for (let place = from; place < to; place++) {
+      const code = codes[tree.leafAt[place] * width + j];
+      if (code === MISSING) continue;
+      sum += column.levels[code];
+      count++;
+    }
+    if (!count) return "missing";
+    const sign = to - from > 1 ? "mean " : column.exact ? "" : "≈ ";
+    return sign + shortNumber(sum / count);
+  }
+}
+
+function sharesOf(column) {
+  const span = column.high - column.low || 1;
+  return Float32Array.from(column.levels, (v) => Math.min(1, Math.max(0, (v - column.low) / span)));
+}
+
+/** Write a number with four digits. */
+export function shortNumber(value) {
+  if (value === null || Number.isNaN(value)) return "–";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  const size = Math.abs(value);
+  const text = size !== 0 && (size >= 1e6 || size < 1e-3) ? value.toExponential(2) : String(+value.toPrecision(4));
+  return text.replace("-", "−");
+}

@@ -1,0 +1,156 @@
+"""What a feature is like below a node: means of the data, or of the model where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bhclust._validation import FloatArray, IntArray
+from bhclust.models import Categorical, Mixed
+from bhclust.models.base import ClusterModel, Column
+from bhclust.tree import Tree
+
+# What a model's summary calls the centre of a cluster.
+_CENTRES = ("mean", "probability", "rate")
+
+
+class DataMeans:
+    """Means of the columns of a table below nodes; the most frequent code of a category.
+
+    Parameters
+    ----------
+    tree : Tree
+    values : array or sparse array, shape (n_leaves, n_columns)
+        The encoded table, one row a leaf; NaN is missing.
+    columns : sequence of Column
+    """
+
+    def __init__(self, tree: Tree, values: Any, columns: Sequence[Column]) -> None:
+        self._order = tree.leaf_order()
+        self._start = np.append(tree.leaf_start, 0)
+        self._end = np.append(tree.leaf_start + tree.size, 0)  # node −1 has no leaves
+        self._values = values
+        self._kinds = [column.kind for column in columns]
+
+    def at(self, nodes: IntArray, features: IntArray, *, complement: bool = False) -> FloatArray:
+        """Return the centre of some features below some nodes.
+
+        Parameters
+        ----------
+        nodes : array, shape (m,)
+            Nodes, −1 for none.
+        features : array, shape (m, n_features)
+            The columns asked for at each node, −1 for none.
+        complement : bool
+            Whether to describe all leaves that are not below the node instead.
+
+        Returns
+        -------
+        array, shape (m, n_features)
+            NaN where there is no node, no feature, or no observed value.
+        """
+        out = np.full(features.shape, np.nan)
+        for j in np.unique(features[features >= 0]).tolist():
+            rows, places = np.nonzero(features == j)
+            start, end = self._start[nodes[rows]], self._end[nodes[rows]]
+            column = self._column(j)[self._order]
+            describe = _frequent if self._kinds[j] == "categorical" else _mean
+            out[rows, places] = describe(column, start, end, complement)
+        return out
+
+    def _column(self, j: int) -> FloatArray:
+        column = self._values[:, [j]]
+        dense = column if isinstance(column, np.ndarray) else column.toarray()
+        return np.asarray(dense, dtype=np.float64).ravel()
+
+
+def _mean(column: FloatArray, start: IntArray, end: IntArray, complement: bool) -> FloatArray:
+    observed = ~np.isnan(column)
+    sums = np.concatenate([[0.0], np.cumsum(np.where(observed, column, 0.0))])
+    counts = np.concatenate([[0], np.cumsum(observed)])
+    total, number = sums[end] - sums[start], counts[end] - counts[start]
+    if complement:
+        total, number = sums[-1] - total, counts[-1] - number
+    return np.where(number > 0, total / np.maximum(number, 1), np.nan)
+
+
+def _frequent(column: FloatArray, start: IntArray, end: IntArray, complement: bool) -> FloatArray:
+    out = np.full(len(start), np.nan)
+    for i, (first, last) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        inside = column[first:last]
+        part = np.concatenate([column[:first], column[last:]]) if complement else inside
+        codes = part[~np.isnan(part)].astype(np.intp)
+        if len(codes):
+            out[i] = np.bincount(codes).argmax()
+    return out
+
+
+def model_means(model: ClusterModel, stats: FloatArray, n_columns: int) -> FloatArray | None:
+    """Return the centre of each cluster as its model sees it, ``(m, n_columns)``.
+
+    A mean, a probability of a one or a rate; the most probable code of a category. NaN in columns
+    of which the model gives no centre; None if there is no such column.
+    """
+    summary = model.summary(stats)
+    if not isinstance(model, Mixed):
+        return _centre(model, summary, n_columns)
+    out = np.full((len(stats), n_columns), np.nan)
+    for k, (part, positions) in enumerate(model.parts):
+        inside = list(positions) if isinstance(positions, tuple) else [positions]
+        own = {
+            name.removeprefix(f"{k}."): array
+            for name, array in summary.items()
+            if name.startswith(f"{k}.")
+        }
+        centre = _centre(part, own, len(inside))
+        if centre is not None:
+            out[:, np.asarray(inside, dtype=np.intp)] = centre
+    return None if np.isnan(out).all() else out
+
+
+def _centre(
+    model: ClusterModel, summary: dict[str, FloatArray], n_columns: int
+) -> FloatArray | None:
+    if isinstance(model, Categorical) and isinstance(model.n_categories, tuple):
+        edges = np.cumsum(model.n_categories)[:-1]
+        parts = np.split(summary["probability"], edges, axis=1)
+        return np.stack([part.argmax(axis=1) for part in parts], axis=1).astype(np.float64)
+    for name in _CENTRES:
+        centre = summary.get(name)
+        if centre is not None and centre.ndim == 2 and centre.shape[1] == n_columns:
+            return np.asarray(centre, dtype=np.float64)
+    return None
+
+
+def leaf_centres(model: ClusterModel, tree: Tree, n_columns: int) -> FloatArray | None:
+    """Return what the statistics of the leaves say of the table, ``(n_leaves, n_columns)``.
+
+    A posterior mean lies between the value and the prior, and rises with the value. An entry that
+    leaves the prior as it was is taken for missing, except in a column that is the same in every
+    leaf.
+    """
+    if tree.stats is None:
+        return None
+    leaves = np.ascontiguousarray(tree.stats[: tree.n_leaves])
+    centres = model_means(model, leaves, n_columns)
+    if centres is None:
+        return None
+    nothing = model_means(model, model.repeat(leaves[:1], np.zeros(1)), n_columns)
+    if nothing is not None:
+        silent = _is_silent(model, leaves, centres, nothing)
+        centres = np.where(silent, np.nan, centres)
+    return centres
+
+
+def _is_silent(
+    model: ClusterModel, leaves: FloatArray, centres: FloatArray, nothing: FloatArray
+) -> npt.NDArray[np.bool_]:
+    if isinstance(model, Categorical) and isinstance(model.n_categories, tuple):
+        edges = np.cumsum(model.n_categories)[:-1]
+        counts = [part.sum(axis=1) for part in np.split(leaves, edges, axis=1)]
+        return np.asarray(np.stack(counts, axis=1) == 0)
+    same = centres == nothing
+    return np.asarray(same & ~same.all(axis=0))
