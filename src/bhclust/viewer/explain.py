@@ -11,7 +11,7 @@ from bhclust._validation import FloatArray, IntArray
 from bhclust.coalescent.processes import Process
 from bhclust.models.base import ClusterModel, Column
 from bhclust.tree import Tree
-from bhclust.viewer.means import DataMeans, model_means
+from bhclust.viewer.means import DataMeans, Side, model_means
 from bhclust.viewer.payload import packed
 
 MAX_NODES = 1000
@@ -24,7 +24,7 @@ _BLOCK = 1_000_000
 # Entries that the processes of a coalescent may touch: every column takes a pass over all.
 _PROCESS_BUDGET = 300_000_000
 
-Centres = Callable[[IntArray, IntArray, bool], FloatArray]
+Centres = Callable[[IntArray, Sequence[Side]], FloatArray]
 
 
 class Ranked(NamedTuple):
@@ -66,20 +66,20 @@ def explain_model(
             model.feature_contributions, stats[nodes[has_rest]], others, split.shape[1]
         )
 
-    def centres(at: IntArray, features: IntArray, complement: bool) -> FloatArray:
+    def centres(features: IntArray, sides: Sequence[Side]) -> FloatArray:
         if data is not None:
-            return data.at(at, features, complement=complement)
-        known = at >= 0
-        if complement:
-            known &= np.array([node in outside for node in at.tolist()])
-        out = np.full(features.shape, np.nan)
-        if known.any():
-            rows = at[known].tolist()
-            chosen = np.stack([outside[node] if complement else stats[node] for node in rows])
+            return data.at(features, sides)
+        out = np.full((*features.shape, len(sides)), np.nan)
+        for s, side in enumerate(sides):
+            source = outside if side.complement else dict(enumerate(stats))
+            rows = [i for i, node in enumerate(side.nodes.tolist()) if node in source]
+            if not rows:
+                continue
+            chosen = np.stack([source[int(side.nodes[i])] for i in rows])
             means = model_means(model, chosen, len(columns))
             if means is not None:
-                taken = np.take_along_axis(means, np.maximum(features[known], 0), axis=1)
-                out[known] = np.where(features[known] >= 0, taken, np.nan)
+                taken = np.take_along_axis(means, np.maximum(features[rows], 0), axis=1)
+                out[rows, :, s] = np.where(features[rows] >= 0, taken, np.nan)
         return out
 
     named = _described(columns, split.shape[1])
@@ -107,10 +107,8 @@ def explain_process(
         alone[:, j] = values[:, j]
         split[:, j] = -process.log_likelihood_ratio(tree, alone)[nodes]
 
-    def centres(at: IntArray, features: IntArray, complement: bool) -> FloatArray:
-        return data.at(at, features, complement=complement)
-
-    return _explanation(tree, nodes, split, None, list(columns), centres)
+    whole = -process.log_likelihood_ratio(tree, values)[nodes]
+    return _explanation(tree, nodes, split, None, list(columns), data.at, whole)
 
 
 def largest_nodes(tree: Tree, n_features: int) -> IntArray:
@@ -202,8 +200,8 @@ def _whole_model(tree: Tree) -> Explanation:
     nodes = largest_nodes(tree, 1)
     split = (apart - log_f)[nodes, None]
 
-    def centres(at: IntArray, features: IntArray, complement: bool) -> FloatArray:
-        return np.full(features.shape, np.nan)
+    def centres(features: IntArray, sides: Sequence[Side]) -> FloatArray:
+        return np.full((*features.shape, len(sides)), np.nan)
 
     return _explanation(tree, nodes, split, None, [Column("all features", "real")], centres)
 
@@ -242,17 +240,20 @@ def _explanation(
     rest: FloatArray | None,
     named: Sequence[Column],
     centres: Centres,
+    whole: FloatArray | None = None,
 ) -> Explanation:
+    """Put the parts together; ``whole`` is a split's factor where features need not add up."""
     by_split = rank(split)
-    children = _first_children(tree, nodes)
-    sides = [centres(children[:, s], by_split.feature, False) for s in range(SIDES)]
-    parts = {"split": (by_split, np.stack(sides, axis=2)), "rest": None}
+    additive = whole is None or np.allclose(whole, by_split.total, rtol=1e-6, atol=1e-6)
+    if whole is not None:
+        by_split = by_split._replace(total=whole)
+    children = [Side(child) for child in _first_children(tree, nodes).T]
+    parts = {"split": (by_split, centres(by_split.feature, children)), "rest": None}
     used = [by_split.feature]
     if rest is not None:
         alone = rank(rest)
-        here = centres(nodes, alone.feature, False)
-        elsewhere = centres(nodes, alone.feature, True)
-        parts["rest"] = (alone, np.stack([here, elsewhere], axis=2))
+        here_and_elsewhere = [Side(nodes), Side(nodes, complement=True)]
+        parts["rest"] = (alone, centres(alone.feature, here_and_elsewhere))
         used.append(alone.feature)
     kept = np.unique(np.concatenate(used))
     kept = kept[kept >= 0]
@@ -262,6 +263,8 @@ def _explanation(
         "features": [_feature(named[j]) for j in kept.tolist()],
         "nodes": packed(nodes, "i4"),
         "top": TOP,
+        "nFeatures": len(named),
+        "additive": additive,
     }
     for name, part in parts.items():
         payload[name] = None if part is None else _part(*part, number)

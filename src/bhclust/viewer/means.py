@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,13 @@ from bhclust.tree import Tree
 
 # What a model's summary calls the centre of a cluster.
 _CENTRES = ("mean", "probability", "rate")
+
+
+class Side(NamedTuple):
+    """Nodes to describe, one a place, −1 for none; or all leaves that are not below them."""
+
+    nodes: IntArray
+    complement: bool = False
 
 
 class DataMeans:
@@ -32,39 +39,47 @@ class DataMeans:
         self._order = tree.leaf_order()
         self._start = np.append(tree.leaf_start, 0)
         self._end = np.append(tree.leaf_start + tree.size, 0)  # node −1 has no leaves
-        self._values = values
+        # Columns are taken out one by one, which a matrix stored by rows does slowly.
+        self._values = values if isinstance(values, np.ndarray) else values.tocsc()
         self._kinds = [column.kind for column in columns]
 
-    def at(self, nodes: IntArray, features: IntArray, *, complement: bool = False) -> FloatArray:
-        """Return the centre of some features below some nodes.
+    def at(self, features: IntArray, sides: Sequence[Side]) -> FloatArray:
+        """Return the centre of some features on some sides.
 
         Parameters
         ----------
-        nodes : array, shape (m,)
-            Nodes, −1 for none.
         features : array, shape (m, n_features)
-            The columns asked for at each node, −1 for none.
-        complement : bool
-            Whether to describe all leaves that are not below the node instead.
+            The columns asked for at each of m places, −1 for none.
+        sides : sequence of Side
+            The nodes to describe at each place.
 
         Returns
         -------
-        array, shape (m, n_features)
+        array, shape (m, n_features, n_sides)
             NaN where there is no node, no feature, or no observed value.
         """
-        out = np.full(features.shape, np.nan)
-        for j in np.unique(features[features >= 0]).tolist():
-            rows, places = np.nonzero(features == j)
-            start, end = self._start[nodes[rows]], self._end[nodes[rows]]
+        out = np.full((*features.shape, len(sides)), np.nan)
+        flat = features.ravel()
+        by_feature = np.argsort(flat, kind="stable")
+        used, first = np.unique(flat[by_feature], return_index=True)
+        for j, entries in zip(used.tolist(), np.split(by_feature, first[1:]), strict=True):
+            if j < 0:
+                continue
+            rows, places = np.divmod(entries, features.shape[1])
             column = self._column(j)[self._order]
             describe = _frequent if self._kinds[j] == "categorical" else _mean
-            out[rows, places] = describe(column, start, end, complement)
+            for s, side in enumerate(sides):
+                start, end = self._start[side.nodes[rows]], self._end[side.nodes[rows]]
+                out[rows, places, s] = describe(column, start, end, side.complement)
         return out
 
     def _column(self, j: int) -> FloatArray:
-        column = self._values[:, [j]]
-        dense = column if isinstance(column, np.ndarray) else column.toarray()
-        return np.asarray(dense, dtype=np.float64).ravel()
+        if isinstance(self._values, np.ndarray):
+            return np.asarray(self._values[:, j], dtype=np.float64)
+        stored = slice(self._values.indptr[j], self._values.indptr[j + 1])
+        out = np.zeros(self._values.shape[0])
+        out[self._values.indices[stored]] = self._values.data[stored]
+        return out
 
 
 def _mean(column: FloatArray, start: IntArray, end: IntArray, complement: bool) -> FloatArray:

@@ -10,12 +10,14 @@ const logitScale = {
   value: (share) => {
     if (share <= 0) return 0;
     if (share >= 1) return 1;
-    return 1 / (1 + Math.exp(-(share - 0.5) * 2 * WIDEST_LOGIT));
+    const p = 1 / (1 + Math.exp(-(share - 0.5) * 2 * WIDEST_LOGIT));
+    const rest = Number(Math.min(p, 1 - p).toPrecision(2));
+    return p < 0.5 ? rest : Number((1 - rest).toPrecision(10));
   },
 };
 
 function fromD3(scale) {
-  return { at: (v) => Math.min(1, Math.max(0, scale(v))), value: (share) => scale.invert(share) };
+  return { at: (v) => Math.min(1, Math.max(0, scale(v))), value: (share) => Number(scale.invert(share).toPrecision(4)) };
 }
 
 function thresholdScale(tree, rule) {
@@ -106,7 +108,7 @@ export class CutControls {
       slider.min = 0;
       slider.max = this.numbers.length - 1;
       slider.step = 1;
-      slider.value = this.numbers.indexOf(app.cutValue);
+      slider.value = this.numbers.findIndex((k) => k >= app.cutValue);
       number.value = app.cutValue;
       number.step = 1;
     } else if (!isMap) {
@@ -114,8 +116,7 @@ export class CutControls {
       slider.max = STEPS;
       slider.step = 1;
       slider.value = Math.round(this.scale.at(app.cutValue) * STEPS);
-      // The field must hold the very number that was used.
-      if (Number(number.value) !== app.cutValue || number.value === "") number.value = Number(app.cutValue.toPrecision(6));
+      number.value = app.cutValue; // the very number that is used
       number.step = "any";
     } else {
       number.value = "";

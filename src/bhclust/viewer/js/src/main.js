@@ -327,7 +327,8 @@ class App {
     spacing.addEventListener("change", () => {
       this.picture.toScale = spacing.value === "scale";
       this.picture.setX(1, 0);
-      this.redraw();
+      this.picture.place();
+      this.#constrain();
     });
   }
 }

@@ -92,6 +92,7 @@ export class Panel {
     const { explain, tree } = this.app;
     document.getElementById("explain").hidden = !explain;
     if (!explain) return;
+    document.getElementById("explain-kinds").hidden = !explain.rest;
     const subject = isLeaf ? tree.parent[node] : node;
     const part = explain[this.kind];
     const place = explain.place.get(subject);
@@ -132,7 +133,7 @@ export class Panel {
     fill.style.width = `${(100 * Math.abs(factor)) / longest}%`;
     track.append(fill);
     const value = element("span", "factor", shortNumber(factor));
-    row.append(name, track, value);
+    row.append(name, value, track);
     const words = sides.filter((v) => !Number.isNaN(v)).map((v) => sideInWords(info, v));
     if (words.length > 1) row.append(element("span", "sides", this.#contrast(words)));
     return row;
@@ -147,7 +148,10 @@ export class Panel {
     const { tree } = this.app;
     const whose = isLeaf ? "The split right above this leaf. " : "";
     const rest = total - bars.reduce((sum, bar) => sum + bar.factor, 0);
-    const sum = `Log Bayes factor ${shortNumber(total)} in all, ${shortNumber(rest)} from other features. `;
+    const others = bars.length < this.app.explain.nFeatures ? `, ${shortNumber(rest)} from other features` : "";
+    // Columns that evolve together do not add up.
+    const alone = this.app.explain.additive ? `${others}. ` : "; each column by itself, as if it were the only one. ";
+    const sum = `Log Bayes factor ${shortNumber(total)} in all${alone}`;
     if (this.kind === "rest") return `${whose}${sum}Positive: speaks for keeping these rows apart from all others.`;
     const children = Array.from(tree.children(subject));
     const marks = children.slice(0, CHILD_MARKS.length).map((child, i) => `${CHILD_MARKS[i]} ${rowsInWords(tree.size[child])}`);

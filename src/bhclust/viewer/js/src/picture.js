@@ -1,4 +1,5 @@
 // The picture: tree, strip of clusters, names, heat map. Drawn with a pen, from what is visible.
+import { scaleLinear } from "d3-scale";
 import { zoomIdentity } from "d3-zoom";
 
 const MARGIN = 12;
@@ -12,6 +13,9 @@ const NAMES = { least: 96, most: 190 };
 // Parts of the tree thinner than this many pixels are drawn as one line.
 const FINEST = 1.2;
 const REACH = 8;
+// Room for the heights above a tree that is drawn to scale.
+const AXIS = 20;
+const LINE = 14;
 
 export class Picture {
   constructor({ tree, layout, heat, names }) {
@@ -63,7 +67,7 @@ export class Picture {
     this.columnWidth = heat ? heatWidth / heat.width : 0;
     this.lettered = this.columnWidth >= NARROWEST_LETTERED_COLUMN;
     const head = this.lettered ? this.#longestColumn() : 0;
-    const top = MARGIN + (head ? head + 6 : 0);
+    const top = MARGIN + Math.max(head ? head + 6 : 0, this.toScale ? AXIS : 0);
     const columns = { treeLeft: MARGIN, treeRight: stripLeft - 4, stripLeft, namesLeft, namesWidth, heatLeft, heatWidth };
     this.box = { top, bottom: height - MARGIN, ...columns };
     const room = this.box.bottom - top;
@@ -140,6 +144,25 @@ export class Picture {
     });
     pen.clipped(0, box.top - 4, box.stripLeft, box.bottom - box.top + 8, () => this.#drawTree(pen));
     if (this.heat) this.#drawHeads(pen);
+    if (this.toScale) this.#drawAxis(pen);
+  }
+
+  #drawAxis(pen) {
+    const { box, theme, xZoom } = this;
+    const highest = this.tree.joins.length ? this.tree.height[this.tree.joins[0]] : 0;
+    if (!highest) return;
+    const heightAt = (share) => (1 - (share - xZoom.shift) / xZoom.k) * highest;
+    const axis = scaleLinear([heightAt(0), heightAt(1)], [box.treeLeft, box.treeRight]);
+    const write = axis.tickFormat(6, "~g");
+    const y = box.top - 8;
+    const lines = [box.treeLeft, y, box.treeRight, y];
+    for (const tick of axis.ticks(6)) {
+      const x = axis(tick);
+      lines.push(x, y, x, y - 4);
+      const anchor = x - box.treeLeft < 16 ? "start" : box.treeRight - x < 16 ? "end" : "middle";
+      pen.text(write(tick), x, y - 11, { fill: theme.faint, size: 11, anchor });
+    }
+    pen.lines(theme.faint, 1, lines);
   }
 
   /** A band behind the rows of the chosen node, and marks at the leaves that were found. */
@@ -246,14 +269,14 @@ export class Picture {
     const { box, layout, tree, theme, row } = this;
     const ink = theme.ink;
     if (row < READABLE_ROW) {
-      let free = -Infinity;
       const labels = [];
+      const taken = [];
       this.#clustersInSight((label, node, top, bottom) => labels.push([label, node, (top + bottom) / 2, bottom - top]));
       // Where clusters are thinner than a line of text, the larger ones keep their words.
-      labels.sort((a, b) => a[2] - b[2]);
+      labels.sort((a, b) => b[3] - a[3]);
       for (const [label, node, middle, room] of labels) {
-        if (room < 4 || middle < free + 13) continue;
-        free = middle;
+        if (room < 4 || taken.some((y) => Math.abs(y - middle) < LINE)) continue;
+        taken.push(middle);
         const words = `${label} · ${rowsInWords(tree.size[node])}`;
         pen.text(this.fitted(words, box.namesWidth), box.namesLeft, middle, { fill: ink });
       }
