@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from bhclust._validation import FloatArray, IntArray
 from bhclust.models import Categorical, Mixed
@@ -109,35 +108,7 @@ def model_means(model: ClusterModel, stats: FloatArray, n_columns: int) -> Float
     A mean, a probability of a one or a rate; the most probable code of a category. NaN in columns
     of which the model gives no centre; None if there is no such column.
     """
-    summary = model.summary(stats)
-    if not isinstance(model, Mixed):
-        return _centre(model, summary, n_columns)
-    out = np.full((len(stats), n_columns), np.nan)
-    for k, (part, positions) in enumerate(model.parts):
-        inside = list(positions) if isinstance(positions, tuple) else [positions]
-        own = {
-            name.removeprefix(f"{k}."): array
-            for name, array in summary.items()
-            if name.startswith(f"{k}.")
-        }
-        centre = _centre(part, own, len(inside))
-        if centre is not None:
-            out[:, np.asarray(inside, dtype=np.intp)] = centre
-    return None if np.isnan(out).all() else out
-
-
-def _centre(
-    model: ClusterModel, summary: dict[str, FloatArray], n_columns: int
-) -> FloatArray | None:
-    if isinstance(model, Categorical) and isinstance(model.n_categories, tuple):
-        edges = np.cumsum(model.n_categories)[:-1]
-        parts = np.split(summary["probability"], edges, axis=1)
-        return np.stack([part.argmax(axis=1) for part in parts], axis=1).astype(np.float64)
-    for name in _CENTRES:
-        centre = summary.get(name)
-        if centre is not None and centre.ndim == 2 and centre.shape[1] == n_columns:
-            return np.asarray(centre, dtype=np.float64)
-    return None
+    return _over_parts(model, stats, n_columns, _centre)
 
 
 def leaf_centres(model: ClusterModel, tree: Tree, n_columns: int) -> FloatArray | None:
@@ -150,22 +121,56 @@ def leaf_centres(model: ClusterModel, tree: Tree, n_columns: int) -> FloatArray 
     if tree.stats is None:
         return None
     leaves = np.ascontiguousarray(tree.stats[: tree.n_leaves])
-    centres = model_means(model, leaves, n_columns)
+    return _over_parts(model, leaves, n_columns, _observed_centre)
+
+
+_Centre = Callable[[ClusterModel, FloatArray, int], FloatArray | None]
+
+
+def _over_parts(
+    model: ClusterModel, stats: FloatArray, n_columns: int, centre_of: _Centre
+) -> FloatArray | None:
+    """Return the centres of a model, or of each part of a `Mixed` one in the part's columns."""
+    if not isinstance(model, Mixed):
+        return centre_of(model, stats, n_columns)
+    out = np.full((len(stats), n_columns), np.nan)
+    ends = np.cumsum(model.widths or ())
+    for (part, positions), block in zip(
+        model.parts, np.split(stats, ends[:-1], axis=1), strict=True
+    ):
+        inside = np.atleast_1d(np.asarray(positions, dtype=np.intp))
+        centre = centre_of(part, np.ascontiguousarray(block), len(inside))
+        if centre is not None:
+            out[:, inside] = centre
+    return None if np.isnan(out).all() else out
+
+
+def _centre(model: ClusterModel, stats: FloatArray, n_columns: int) -> FloatArray | None:
+    summary = model.summary(stats)
+    if isinstance(model, Categorical):
+        parts = _by_column(model, summary["probability"])
+        return np.stack([part.argmax(axis=1) for part in parts], axis=1).astype(np.float64)
+    for name in _CENTRES:
+        centre = summary.get(name)
+        if centre is not None and centre.ndim == 2 and centre.shape[1] == n_columns:
+            return np.asarray(centre, dtype=np.float64)
+    return None
+
+
+def _observed_centre(model: ClusterModel, stats: FloatArray, n_columns: int) -> FloatArray | None:
+    centres = _centre(model, stats, n_columns)
     if centres is None:
         return None
-    nothing = model_means(model, model.repeat(leaves[:1], np.zeros(1)), n_columns)
-    if nothing is not None:
-        silent = _is_silent(model, leaves, centres, nothing)
-        centres = np.where(silent, np.nan, centres)
-    return centres
+    if isinstance(model, Categorical):
+        silent = np.stack([part.sum(axis=1) == 0 for part in _by_column(model, stats)], axis=1)
+    else:
+        nothing = _centre(model, model.repeat(stats[:1], np.zeros(1)), n_columns)
+        silent = centres == nothing
+        silent &= ~silent.all(axis=0)
+    return np.where(silent, np.nan, centres)
 
 
-def _is_silent(
-    model: ClusterModel, leaves: FloatArray, centres: FloatArray, nothing: FloatArray
-) -> npt.NDArray[np.bool_]:
-    if isinstance(model, Categorical) and isinstance(model.n_categories, tuple):
-        edges = np.cumsum(model.n_categories)[:-1]
-        counts = [part.sum(axis=1) for part in np.split(leaves, edges, axis=1)]
-        return np.asarray(np.stack(counts, axis=1) == 0)
-    same = centres == nothing
-    return np.asarray(same & ~same.all(axis=0))
+def _by_column(model: Categorical, stats: FloatArray) -> list[FloatArray]:
+    """Cut rows with one number a category into one block a column."""
+    sizes = np.atleast_1d(np.asarray(model.n_categories, dtype=np.intp))
+    return np.split(stats, np.cumsum(sizes)[:-1], axis=1)

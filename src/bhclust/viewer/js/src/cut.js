@@ -2,7 +2,9 @@
 // made of the same numbers in the same order, so the labels are the same to the last tie.
 
 // Number of (node, number of clusters) entries of the table behind cuts into a given number.
-const TABLE_ENTRIES = 2e7;
+const TABLE_ENTRIES = 8e6;
+
+const ONE = Int32Array.of(1);
 
 export class Cutter {
   constructor(tree, rule, leastMaximum = 1) {
@@ -135,7 +137,7 @@ export class Cutter {
       }
       const parts = folds.get(node);
       for (let i = parts.length - 1; i > 0; i--) {
-        const share = parts[i].given[clusters - 1];
+        const share = parts[i].given === ONE ? 1 : parts[i].given[clusters - 1];
         todo.push([parts[i].node, share]);
         clusters -= share;
       }
@@ -174,6 +176,11 @@ export class Cutter {
 function fold(table, child, cap) {
   const length = Math.min(table.length + child.length, cap);
   const best = new Float64Array(length).fill(-Infinity);
+  if (child.length === 1) {
+    // A leaf always takes one: the long way round for the many leaves of a chain would be slow.
+    for (let i = 1; i < length; i++) best[i] = table[i - 1] + child[0];
+    return { best, given: ONE };
+  }
   const given = new Int32Array(length);
   const most = Math.min(child.length, cap - 1);
   for (let c = 1; c <= most; c++) {

@@ -14,38 +14,53 @@ export class Heat {
     this.categoryColours = Uint32Array.from(CATEGORIES, packed);
     this.other = packed(OTHER_CATEGORY);
     this.shares = this.columns.map((column) => column.levels && sharesOf(column));
+    this.counts = new Uint32Array(MISSING);
     this.canvas = document.createElement("canvas");
     this.drawn = "";
     this.tips = null;
   }
 
-  /** Average the leaves of each tip: the share of the ramp, or the most frequent category. */
+  /** Average the leaves of each tip: the share of the ramp, or the most frequent category. Sums
+   * over the tips so far make the mean of any stretch of them two subtractions. */
   setTips(tips) {
     const { tree, width } = this;
     this.tips = tips;
     this.level = new Float32Array(tips.length * width);
-    tips.forEach((tip, row) => this.#average(tree.leafFrom[tip], tree.leafFrom[tip] + tree.size[tip], row));
+    this.sum = new Float64Array((tips.length + 1) * width);
+    this.count = new Int32Array((tips.length + 1) * width);
+    for (let row = 0; row < tips.length; row++) {
+      const from = tree.leafFrom[tips[row]];
+      const to = from + tree.size[tips[row]];
+      for (let j = 0; j < width; j++) {
+        const at = row * width + j;
+        const level = to - from === 1 ? this.#levelOf(from, j) : this.#average(from, to, j);
+        const known = !Number.isNaN(level);
+        this.level[at] = level;
+        this.sum[at + width] = this.sum[at] + (known ? level : 0);
+        this.count[at + width] = this.count[at] + (known ? 1 : 0);
+      }
+    }
     this.drawn = "";
   }
 
-  #average(from, to, row) {
-    const { codes, width, level, tree } = this;
-    for (let j = 0; j < width; j++) {
-      const shares = this.shares[j];
-      if (!shares) {
-        level[row * width + j] = this.#mostFrequent(j, from, to);
-        continue;
-      }
-      let sum = 0;
-      let count = 0;
-      for (let place = from; place < to; place++) {
-        const code = codes[tree.leafAt[place] * width + j];
-        if (code === MISSING) continue;
-        sum += shares[code];
-        count++;
-      }
-      level[row * width + j] = count ? sum / count : NaN;
+  #levelOf(place, j) {
+    const code = this.codes[this.tree.leafAt[place] * this.width + j];
+    if (code === MISSING) return NaN;
+    return this.shares[j] ? this.shares[j][code] : code;
+  }
+
+  #average(from, to, j) {
+    const shares = this.shares[j];
+    if (!shares) return this.#mostFrequent(j, from, to);
+    let sum = 0;
+    let count = 0;
+    for (let place = from; place < to; place++) {
+      const level = this.#levelOf(place, j);
+      if (Number.isNaN(level)) continue;
+      sum += level;
+      count++;
     }
+    return count ? sum / count : NaN;
   }
 
   #mostFrequent(j, from, to) {
@@ -90,29 +105,25 @@ export class Heat {
   }
 
   #pooled(from, to, j) {
-    const { level, width } = this;
+    const { level, width, sum, count } = this;
     if (to - from === 1) return level[from * width + j];
-    if (!this.shares[j]) {
-      const seen = new Map();
-      let best = NaN;
-      for (let row = from; row < to; row++) {
-        const code = level[row * width + j];
-        if (Number.isNaN(code)) continue;
-        const count = (seen.get(code) ?? 0) + 1;
-        seen.set(code, count);
-        if (Number.isNaN(best) || count > seen.get(best)) best = code;
-      }
-      return best;
+    if (this.shares[j]) {
+      const number = count[to * width + j] - count[from * width + j];
+      return number ? (sum[to * width + j] - sum[from * width + j]) / number : NaN;
     }
-    let sum = 0;
-    let count = 0;
+    const { counts } = this;
+    let best = NaN;
     for (let row = from; row < to; row++) {
-      const value = level[row * width + j];
-      if (Number.isNaN(value)) continue;
-      sum += value;
-      count++;
+      const code = level[row * width + j];
+      if (Number.isNaN(code)) continue;
+      counts[code]++;
+      if (Number.isNaN(best) || counts[code] > counts[best]) best = code;
     }
-    return count ? sum / count : NaN;
+    for (let row = from; row < to; row++) {
+      const code = level[row * width + j];
+      if (!Number.isNaN(code)) counts[code] = 0;
+    }
+    return best;
   }
 
   /** Describe one entry, or the mean of the leaves below a collapsed node. */

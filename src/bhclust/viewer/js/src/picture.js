@@ -182,52 +182,50 @@ export class Picture {
     }
   }
 
+  /** Draw from the roots down what is in sight and not covered by what is there already. */
   #drawTree(pen) {
     const { tree, layout, box, row } = this;
-    const lines = new Map();
-    const leftmost = new Float32Array(Math.ceil(this.height) + 1).fill(Infinity);
+    const ink = new Ink(this.width, this.height);
+    const { k, y: shift } = this.transform;
+    const scale = this.baseRow * k;
+    const origin = box.top * k + shift;
     this.hits = [];
-    const add = (colour, x0, y0, x1, y1) => {
-      if (!lines.has(colour)) lines.set(colour, []);
-      lines.get(colour).push(x0, y0, x1, y1);
-    };
     const stack = Array.from(tree.roots);
     while (stack.length) {
       const node = stack.pop();
-      const top = this.y(layout.from[node]);
-      const bottom = this.y(layout.to[node]);
-      if (bottom < box.top || top > box.bottom) continue;
-      const above = tree.parent[node];
+      if (origin + layout.to[node] * scale < box.top || origin + layout.from[node] * scale > box.bottom) continue;
       const here = this.x(node);
+      const above = tree.parent[node];
       const start = above < 0 ? here - 6 : this.x(above);
-      const y = this.y(layout.y[node]);
-      const colour = this.colourOf(node);
-      const isFine = (layout.to[node] - layout.from[node]) * row < FINEST;
+      const y = origin + layout.y[node] * scale;
+      const isFine = (layout.to[node] - layout.from[node]) * scale < FINEST;
       if (isFine || layout.isTip(node)) {
-        const collapsed = layout.collapsed[node] === 1;
-        const pixel = Math.min(leftmost.length - 1, Math.max(0, Math.round(y)));
-        if (isFine && leftmost[pixel] <= start) continue; // another line covers it
-        leftmost[pixel] = Math.min(leftmost[pixel], start);
-        const end = collapsed && !isFine ? here : box.treeRight;
-        add(colour, start, y, end, y);
-        if (collapsed && !isFine) {
-          const half = Math.min(row * 0.42, 9);
-          pen.polygon([here, y, box.treeRight, y - half, box.treeRight, y + half], colour);
-        }
-        this.hits.push({ node, x0: start, x1: box.treeRight, y, top: y, bottom: y });
+        this.#drawTip(pen, ink, node, isFine, start, here, y);
         continue;
       }
       const children = tree.children(node);
-      const first = Math.max(box.top - 10, this.y(layout.y[children[0]]));
-      const last = Math.min(box.bottom + 10, this.y(layout.y[children[children.length - 1]]));
-      add(colour, start, y, here, y);
-      add(colour, here, first, here, last);
-      this.hits.push({ node, x0: start, x1: here, y, top: first, bottom: last });
+      const first = Math.max(box.top - 10, origin + layout.y[children[0]] * scale);
+      const last = Math.min(box.bottom + 10, origin + layout.y[children[children.length - 1]] * scale);
+      const colour = this.colourOf(node);
+      ink.across(colour, start, here, y);
+      if (ink.down(colour, here, first, last)) this.hits.push({ node, x0: start, x1: here, y, top: first, bottom: last });
       for (const child of children) stack.push(child);
     }
     const width = row > 5 ? 1.6 : 1;
-    for (const [colour, points] of lines) pen.lines(colour, width, points);
+    for (const [colour, points] of ink.lines) pen.lines(colour, width, points);
     this.#drawChosen(pen);
+  }
+
+  #drawTip(pen, ink, node, isFine, start, here, y) {
+    const { treeRight } = this.box;
+    const colour = this.colourOf(node);
+    const isWedge = this.layout.collapsed[node] === 1 && !isFine;
+    if (!ink.across(colour, start, treeRight, y)) return;
+    if (isWedge) {
+      const half = Math.min(this.row * 0.42, 9);
+      pen.polygon([here, y, treeRight, y - half, treeRight, y + half], colour);
+    }
+    this.hits.push({ node, x0: start, x1: treeRight, y, top: y, bottom: y });
   }
 
   #drawChosen(pen) {
@@ -336,6 +334,48 @@ export class Picture {
   pointOf(node) {
     const hit = this.hits.find((one) => one.node === node);
     return hit ? { x: (hit.x0 + hit.x1) / 2, y: hit.y } : null;
+  }
+}
+
+/** Collects lines by colour, without those that fall on pixels which are drawn already. */
+class Ink {
+  constructor(width, height) {
+    this.lines = new Map();
+    this.rowFrom = new Float32Array(Math.ceil(height) + 1).fill(Infinity);
+    this.rowTo = new Float32Array(Math.ceil(height) + 1).fill(-Infinity);
+    this.columnFrom = new Float32Array(Math.ceil(width) + 1).fill(Infinity);
+    this.columnTo = new Float32Array(Math.ceil(width) + 1).fill(-Infinity);
+  }
+
+  across(colour, x0, x1, y) {
+    return this.#mark(this.rowFrom, this.rowTo, y, x0, x1) && this.#add(colour, x0, y, x1, y);
+  }
+
+  down(colour, x, y0, y1) {
+    return this.#mark(this.columnFrom, this.columnTo, x, y0, y1) && this.#add(colour, x, y0, x, y1);
+  }
+
+  /** Say whether a stretch shows anything new on its row or column of pixels, and keep it. */
+  #mark(from, to, at, start, end) {
+    const pixel = Math.round(at);
+    if (pixel < 0 || pixel >= from.length) return true;
+    if (start >= from[pixel] - 0.5 && end <= to[pixel] + 0.5) return false;
+    // Only one stretch is kept: one that touches it grows it, a larger one takes its place.
+    if (start <= to[pixel] && end >= from[pixel]) {
+      from[pixel] = Math.min(from[pixel], start);
+      to[pixel] = Math.max(to[pixel], end);
+    } else if (end - start > to[pixel] - from[pixel]) {
+      from[pixel] = start;
+      to[pixel] = end;
+    }
+    return true;
+  }
+
+  #add(colour, x0, y0, x1, y1) {
+    let points = this.lines.get(colour);
+    if (!points) this.lines.set(colour, (points = []));
+    points.push(x0, y0, x1, y1);
+    return true;
   }
 }
 
