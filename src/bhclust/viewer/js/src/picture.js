@@ -263,20 +263,25 @@ export class Picture {
     return [first, Math.max(first, last)];
   }
 
+  /** Say how many rows a node has, with its cluster where it is in one. */
+  #partInWords(node) {
+    const label = this.cut.cluster[node];
+    return (label < 0 ? "" : `${label} · `) + rowsInWords(this.tree.size[node]);
+  }
+
   #drawNames(pen) {
     const { box, layout, tree, theme, row } = this;
     const ink = theme.ink;
     if (row < READABLE_ROW) {
       const labels = [];
       const taken = [];
-      this.#clustersInSight((label, node, top, bottom) => labels.push([label, node, (top + bottom) / 2, bottom - top]));
+      this.#clustersInSight((label, node, top, bottom) => labels.push([node, (top + bottom) / 2, bottom - top]));
       // Where clusters are thinner than a line of text, the larger ones keep their words.
-      labels.sort((a, b) => b[3] - a[3]);
-      for (const [label, node, middle, room] of labels) {
+      labels.sort((a, b) => b[2] - a[2]);
+      for (const [node, middle, room] of labels) {
         if (room < 4 || taken.some((y) => Math.abs(y - middle) < LINE)) continue;
         taken.push(middle);
-        const words = `${label} · ${rowsInWords(tree.size[node])}`;
-        pen.text(this.fitted(words, box.namesWidth), box.namesLeft, middle, { fill: ink });
+        pen.text(this.fitted(this.#partInWords(node), box.namesWidth), box.namesLeft, middle, { fill: ink });
       }
       return;
     }
@@ -284,10 +289,12 @@ export class Picture {
     const [first, last] = this.#visibleTips();
     for (let i = first; i < last; i++) {
       const node = layout.tips[i];
+      const y = this.y(i + 0.5);
+      if (y < box.top + size / 2 - 4 || y > box.bottom - size / 2 + 4) continue; // would be cut off
       const isLeaf = tree.isLeaf(node);
-      const name = isLeaf ? this.names[node] : `▸ ${rowsInWords(tree.size[node])}`;
+      const name = isLeaf ? this.names[node] : `▸ ${this.#partInWords(node)}`;
       const look = { fill: isLeaf ? ink : theme.faint, size };
-      pen.text(this.fitted(name, box.namesWidth, size), box.namesLeft, this.y(i + 0.5), look);
+      pen.text(this.fitted(name, box.namesWidth, size), box.namesLeft, y, look);
     }
   }
 
