@@ -386,6 +386,8 @@ class Ink {
   }
 }
 
+const grouped = new Intl.NumberFormat("en-US");
+
 export function rowsInWords(count) {
-  return count === 1 ? "1 row" : `${count.toLocaleString("en-US")} rows`;
+  return count === 1 ? "1 row" : `${grouped.format(count)} rows`;
 }
