@@ -577,6 +577,8 @@ def test_twenty_thousand_leaves(show, many, capsys):
     frames["number"] = longest_frame(page)
     page.click("#collapse-clusters")
     assert state(page)["nTips"] == 40
+    page.fill("#search", "leaf")  # all of them
+    assert state(page)["found"] == N_MANY
     page.fill("#search", "leaf 12345")
     page.keyboard.press("Enter")
     assert page.inner_text("#chosen-title") == "leaf 12345"

@@ -25,7 +25,7 @@ RESULT_FILES = (LABELS, TREE, MODEL, PAGE)
 # What a result folder may hold besides: the fitted table, and the page of the viewer.
 TABLE = "table.npz"
 VIEW = "view.html"
-OPTIONAL_FILES = (TABLE, VIEW)
+DERIVED_FILES = (TABLE, VIEW)
 
 
 def check_folder(folder: Path, *, force: bool = False) -> None:
@@ -42,7 +42,7 @@ def check_folder(folder: Path, *, force: bool = False) -> None:
             raise BhclustError(f"{folder} is a file, not a folder: choose another name.")
         else:
             others = sorted(entry.name for entry in folder.iterdir())
-            own = (*RESULT_FILES, *OPTIONAL_FILES)
+            own = (*RESULT_FILES, *DERIVED_FILES)
             others = [name for name in others if name not in own]
             if others and not force:
                 raise BhclustError(
@@ -100,7 +100,7 @@ def write_result(
         if table is not None:
             save_table(scratch / TABLE, table)
         if target.exists():
-            for name in (*RESULT_FILES, *OPTIONAL_FILES):
+            for name in (*RESULT_FILES, *DERIVED_FILES):
                 if (scratch / name).exists():
                     (scratch / name).replace(target / name)
                 else:

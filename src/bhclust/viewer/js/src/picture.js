@@ -7,7 +7,7 @@ const STRIP = 9;
 const GAP = 8;
 const TALLEST_ROW = 24;
 const READABLE_ROW = 10;
-const NARROWEST_LETTERED_COLUMN = 9;
+const NARROWEST_LETTERED_COLUMN = 9.5;
 const LONGEST_HEAD = 110;
 const NAMES = { least: 96, most: 190 };
 // Parts of the tree thinner than this many pixels are drawn as one line.
@@ -173,13 +173,16 @@ export class Picture {
       const y = this.y(this.layout.from[seen]);
       pen.rect(0, y, width, Math.max(2, this.y(this.layout.to[seen]) - y), theme.band);
     }
-    for (const leaf of this.found.leaves) {
-      const seen = this.layout.standIn(leaf);
-      const y = this.y(this.layout.from[seen]);
-      if (y > box.bottom || y + this.row < box.top) continue;
-      const strong = leaf === this.found.current;
-      pen.rect(box.stripLeft, y, box.namesLeft + box.namesWidth - box.stripLeft, Math.max(2, this.row), strong ? theme.found : theme.match);
-    }
+    const mark = (leaf, colour) => {
+      const y = this.y(this.layout.rowOfPlace[this.tree.leafFrom[leaf]]);
+      if (y > box.bottom || y + this.row < box.top) return;
+      if (colour === theme.match && Math.round(y) === last) return; // many may share a pixel
+      last = Math.round(y);
+      pen.rect(box.stripLeft, y, box.namesLeft + box.namesWidth - box.stripLeft, Math.max(2, this.row), colour);
+    };
+    let last = NaN;
+    for (const leaf of this.found.leaves) mark(leaf, theme.match);
+    if (this.found.current >= 0) mark(this.found.current, theme.found);
   }
 
   /** Draw from the roots down what is in sight and not covered by what is there already. */
@@ -310,9 +313,10 @@ export class Picture {
   #drawHeads(pen) {
     if (!this.lettered) return;
     const { box, theme, heat } = this;
+    const size = Math.min(11, this.columnWidth - 1);
     heat.columns.forEach((column, j) => {
       const x = box.heatLeft + (j + 0.5) * this.columnWidth;
-      pen.text(this.fitted(column.name, LONGEST_HEAD, 11), x, box.top - 6, { fill: theme.ink, size: 11, turned: true });
+      pen.text(this.fitted(column.name, LONGEST_HEAD, size), x, box.top - 6, { fill: theme.ink, size, turned: true });
     });
   }
 

@@ -98,6 +98,7 @@ export class Layout {
     this.to = new Float64Array(tree.nNodes);
     this.y = new Float64Array(tree.nNodes);
     this.shown = new Uint8Array(tree.nNodes);
+    this.rowOfPlace = new Int32Array(tree.nLeaves);
     this.update();
   }
 
@@ -118,6 +119,7 @@ export class Layout {
       if (this.isTip(node)) {
         y[node] = tips.length + 0.5;
         to[node] = tips.length + 1;
+        this.rowOfPlace.fill(tips.length, tree.leafFrom[node], tree.leafFrom[node] + tree.size[node]);
         tips.push(node);
         continue;
       }
