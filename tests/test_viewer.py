@@ -130,6 +130,10 @@ def scored(parent, n_leaves, rng, *, names=False, weight=None):
     odds[n_leaves:] = np.round(rng.normal(scale=3.0, size=n_nodes - n_leaves), 1)
     some = n_leaves + rng.integers(n_nodes - n_leaves, size=2)
     odds[some] = [900.0, -900.0]
+    # Where all children are leaves and the odds are even, stopping and going on tie.
+    above = np.asarray(parent)
+    inner = np.setdiff1d(np.arange(n_leaves, n_nodes), above[n_leaves:])
+    odds[inner[np.abs(odds[inner]) < 4]] = 0.0
     log_f = np.round(rng.normal(size=n_nodes))
     leaf_names = tuple(f"leaf {i}" for i in range(n_leaves)) if names else None
     return Tree(
