@@ -8,7 +8,7 @@ WORKERS ?= 2
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run test lint clean
+.PHONY: run test lint viewer clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/installed
@@ -22,6 +22,10 @@ lint: $(VENV)/installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Needs node and npm; the result is kept in the repository, so that nobody else does.
+viewer:
+	cd src/bhclust/viewer/js && npm ci --ignore-scripts --no-audit --no-fund && npm run --silent build
 
 # The stamp files are newer than pyproject.toml as long as what is installed is what it asks for.
 $(BIN)/python:

@@ -49,13 +49,16 @@ ORDER = (
     "comparison",
     "bhclust",
     "report",
+    "viewer",
     "cli",
 )
 
-# `Tree` is a façade whose methods hold no logic; the command line starts faster when it imports
-# what a command needs; only the examples of `load_example` need scikit-learn's data sets.
+# `Tree` and `to_html` of the estimators are façades whose methods hold no logic; the command line
+# starts faster when it imports what a command needs; only the examples of `load_example` need
+# scikit-learn's data sets.
 IMPORTS_IN_FUNCTIONS = {
-    "tree": {"bhclust.io", "bhclust.posterior"},
+    "tree": {"bhclust.io", "bhclust.posterior", "bhclust.viewer"},
+    "estimators": {"bhclust.viewer"},
     "cli": {"bhclust.csvtable", "bhclust.datasets", "bhclust.estimators", "bhclust.report"},
     "datasets": {"sklearn"},
 }

@@ -405,7 +405,7 @@ class Tree:
             weight=moved(weight),
         )
 
-    # -- façade: the logic lives in `posterior` and `io` -----------------------------------------
+    # -- façade: the logic lives in `posterior`, `io` and `viewer` -------------------------------
 
     def cut(
         self,
@@ -463,6 +463,12 @@ class Tree:
         from bhclust import io
 
         return io.load(path)
+
+    def _repr_html_(self) -> str:
+        """Return a small picture for notebooks; see `bhclust.viewer.tree_html`."""
+        from bhclust import viewer
+
+        return viewer.tree_html(self)
 
     # -- checks ----------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from bhclust._validation import (
     check_sample_weight,
 )
 from bhclust.agglomerate import EngineName, score_tree
+from bhclust.estimators._view import ViewMixin
 from bhclust.learn import Plan, fit_tree
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
 from bhclust.models import ClusterModel, choose_model, named_model
@@ -45,7 +46,7 @@ class FeatureContribution(NamedTuple):
     log_bayes_factor: float
 
 
-class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """What the binary and the rose tree estimators have in common."""
 
     _rose: ClassVar[bool]

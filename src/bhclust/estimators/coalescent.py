@@ -28,6 +28,7 @@ from bhclust.coalescent.mutation import Mutation
 from bhclust.coalescent.posterior import TreePosterior
 from bhclust.coalescent.predict import Placement, Predictor, heldout_log_likelihood
 from bhclust.coalescent.processes import EntryMoments, Process
+from bhclust.estimators._view import ViewMixin
 from bhclust.models.base import Kind
 from bhclust.tables import Schema, Table, read_table
 from bhclust.tree import Tree
@@ -42,7 +43,7 @@ class _Weighted(NamedTuple):
     weights: FloatArray
 
 
-class CoalescentClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class CoalescentClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Coalescent clustering: a binary tree with ages, along which the data evolve.
 
     Teh, Daumé & Roy, "Bayesian agglomerative clustering with coalescents", NIPS 2008.

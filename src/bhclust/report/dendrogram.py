@@ -130,7 +130,7 @@ def _tips_in_order(tree: Tree, opened: set[int]) -> list[int]:
     return tips
 
 
-def draw(tree: Tree, labels: Sequence[int], names: Sequence[str]) -> str:
+def draw(tree: Tree, labels: Sequence[int], names: Sequence[str], max_tips: int = MAX_TIPS) -> str:
     """Return a tree as SVG text, its branches coloured by cluster.
 
     Parameters
@@ -140,8 +140,10 @@ def draw(tree: Tree, labels: Sequence[int], names: Sequence[str]) -> str:
         The cluster of each leaf.
     names : sequence of str
         The name of each leaf; escaped here.
+    max_tips : int
+        Tips beyond which the lowest parts are drawn as one tip each.
     """
-    place = layout(tree, labels=labels)
+    place = layout(tree, max_tips, labels)
     cluster = _cluster_of_nodes(tree, np.asarray(labels, dtype=np.intp))
     x = _MARGIN + (1 - place.x) * _WIDTH
     y = _MARGIN + (place.y + 0.5) * _ROW
@@ -161,7 +163,8 @@ def draw(tree: Tree, labels: Sequence[int], names: Sequence[str]) -> str:
     width = _WIDTH + 2 * _MARGIN + _LABELS
     return (
         f'<svg class="dendrogram" role="img" aria-label="dendrogram" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}">'
+        f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
+        'fill="none" stroke-width="1.4" font-size="11" style="max-width:100%;height:auto">'
         f"{''.join(lines)}</svg>"
     )
 

@@ -13,12 +13,19 @@ from typing import Any
 from bhclust._validation import BhclustError, listed
 from bhclust.report.page import render
 from bhclust.report.summary import Summary
+from bhclust.report.tablefile import save_table
+from bhclust.tables import Table
 
 LABELS = "labels.csv"
 TREE = "tree.nwk"
 MODEL = "model.npz"
 PAGE = "report.html"
 RESULT_FILES = (LABELS, TREE, MODEL, PAGE)
+
+# What a result folder may hold besides: the fitted table, and the page of the viewer.
+TABLE = "table.npz"
+VIEW = "view.html"
+DERIVED_FILES = (TABLE, VIEW)
 
 
 def check_folder(folder: Path, *, force: bool = False) -> None:
@@ -35,7 +42,8 @@ def check_folder(folder: Path, *, force: bool = False) -> None:
             raise BhclustError(f"{folder} is a file, not a folder: choose another name.")
         else:
             others = sorted(entry.name for entry in folder.iterdir())
-            others = [name for name in others if name not in RESULT_FILES]
+            own = (*RESULT_FILES, *DERIVED_FILES)
+            others = [name for name in others if name not in own]
             if others and not force:
                 raise BhclustError(
                     f"{folder} already holds other files ({listed(others, 3)}): choose another "
@@ -60,6 +68,7 @@ def write_result(
     row_names: Sequence[str] | None = None,
     title: str = "bhclust report",
     force: bool = False,
+    table: Table | None = None,
 ) -> None:
     """Write ``labels.csv``, ``tree.nwk``, ``model.npz`` and ``report.html`` to a folder.
 
@@ -79,6 +88,8 @@ def write_result(
         The heading of the report.
     force : bool
         Write into a folder that holds other files.
+    table : Table, optional
+        The fitted table, to be kept in ``table.npz`` for the viewer's heat map.
     """
     target = Path(folder)
     check_folder(target, force=force)
@@ -86,9 +97,15 @@ def write_result(
     try:
         scratch.mkdir(parents=True)
         _write_files(estimator, summary, scratch, row_names, title)
+        if table is not None:
+            save_table(scratch / TABLE, table)
         if target.exists():
-            for name in RESULT_FILES:
-                (scratch / name).replace(target / name)
+            for name in (*RESULT_FILES, *DERIVED_FILES):
+                if (scratch / name).exists():
+                    (scratch / name).replace(target / name)
+                else:
+                    # A table or a view of an earlier result would speak of another tree.
+                    (target / name).unlink(missing_ok=True)
         else:
             scratch.rename(target)
     except OSError as error:
