@@ -7,6 +7,7 @@ from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
 from bhclust.models.gp_expert import GaussianProcessExpert
 from bhclust.models.product import Mixed
+from bhclust.models.robust_series import RobustTimeSeries
 from bhclust.models.time_series import TimeSeries
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Mixed",
     "Multinomial",
     "Poisson",
+    "RobustTimeSeries",
     "TimeSeries",
     "check_model",
     "choose_model",

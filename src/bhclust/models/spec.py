@@ -14,6 +14,7 @@ from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
 from bhclust.models.gp_expert import GaussianProcessExpert
 from bhclust.models.product import Mixed
+from bhclust.models.robust_series import RobustTimeSeries
 from bhclust.models.time_series import TimeSeries
 
 _SHIPPED: tuple[type[ClusterModel], ...] = (
@@ -25,6 +26,7 @@ _SHIPPED: tuple[type[ClusterModel], ...] = (
     Mixed,
     Multinomial,
     Poisson,
+    RobustTimeSeries,
     TimeSeries,
 )
 
