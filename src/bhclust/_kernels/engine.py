@@ -23,6 +23,7 @@ from bhclust._kernels.experts import ExpertPart
 from bhclust._kernels.full import FullPart
 from bhclust._kernels.loop import CompiledLoop
 from bhclust._kernels.part import Member, Part
+from bhclust._kernels.robust import RobustSeriesPart
 from bhclust._kernels.series import series_part
 from bhclust._validation import FloatArray, IntArray
 from bhclust.frontier import Frontier, Operation
@@ -36,6 +37,7 @@ from bhclust.models import (
     Mixed,
     Multinomial,
     Poisson,
+    RobustTimeSeries,
     TimeSeries,
 )
 
@@ -57,6 +59,7 @@ _PARTS: dict[type[ClusterModel], Callable[[Any, FloatArray, int], Part]] = {
     DiagonalGaussian: DiagonalPart,
     Gaussian: FullPart,
     GaussianProcessExpert: ExpertPart,
+    RobustTimeSeries: RobustSeriesPart,
     TimeSeries: series_part,
 }
 

@@ -378,4 +378,3 @@ class _Conditioned(NamedTuple):
 
     factor: FloatArray
     whitened: FloatArray
-

@@ -223,6 +223,25 @@ class RobustTimeSeries(TimeSeries):
         inside = (low <= value) & (value <= high)
         return _Entries(value - self._parameter("mean")[time], copies[i], time, inside)
 
+    def leaf_entries(self, stats: FloatArray) -> LeafEntries:
+        """Return what kernels need of clusters of one row each."""
+        blocks = self._cut(stats)
+        rows = self._parameter("items")[blocks.members.argmax(axis=1)]
+        d = rows.shape[1]
+        other = np.flatnonzero(blocks.slots[:, 0, COUNT])
+        slots = blocks.slots[other, 0]
+        rows[other] = np.where(slots[:, 1 + d :] > 0, slots[:, 1 : 1 + d], np.nan)
+        low, high = self._parameter("outlier_range")
+        return LeafEntries(
+            moments=blocks.moments,
+            value=rows - self._parameter("mean")[self._grid.position],
+            inside=(low <= rows) & (rows <= high),
+            position=self._grid.position,
+            range_width=float(high - low),
+            n_entries=self._number("n_entries"),
+            odds=0.0 if self.outliers == "maximised" else self._number("outlier_odds"),
+        )
+
     def _suspects(self, stats: FloatArray) -> Iterator[_Suspects]:
         """Take each cluster's measurements for the outlier, one after the other.
 
@@ -336,9 +355,9 @@ class RobustTimeSeries(TimeSeries):
             rows = np.flatnonzero(chosen == i)
             if i < len(suspects.each):
                 clean = _without(moments, suspects.entries, i)
-                out[rows] = super().sample(clean, len(rows), rng)
+                out[rows] = self._draw(super()._posterior(clean), len(rows), rng)
                 continue
-            out[rows] = super().sample(moments, len(rows), rng)
+            out[rows] = self._draw(super()._posterior(moments), len(rows), rng)
             # The cluster has no outlier yet, so that the new item may be the one to have it.
             wild = rows[rng.random(len(rows)) < self._new_outlier(suspects) * out.shape[1]]
             low, high = self._parameter("outlier_range")
@@ -399,6 +418,22 @@ class _Blocks(NamedTuple):
     moments: FloatArray
     members: FloatArray
     slots: FloatArray
+
+
+class LeafEntries(NamedTuple):
+    """Single rows: moments, entries as seen from the mean, which of them may be outliers.
+
+    ``position`` is the place of each column among the distinct times; ``odds`` are 0 where the
+    weight of an outlier is maximised.
+    """
+
+    moments: FloatArray
+    value: FloatArray
+    inside: npt.NDArray[np.bool_]
+    position: IntArray
+    range_width: float
+    n_entries: float
+    odds: float
 
 
 class _Entries(NamedTuple):

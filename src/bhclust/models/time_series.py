@@ -418,7 +418,10 @@ class TimeSeries(ColumnwiseModel):
 
     def sample(self, stats: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
         """Draw n independent items from the posterior predictive of one cluster."""
-        post = self._posterior(stats[:1])
+        return self._draw(self._posterior(stats[:1]), n, rng)
+
+    def _draw(self, post: Posterior, n: int, rng: np.random.Generator) -> FloatArray:
+        """Draw n items, each around a curve of its own."""
         values, vectors = np.linalg.eigh(post.covariance[0])
         draws = rng.standard_normal((n, len(values))) * np.sqrt(np.maximum(values, 0.0))
         curves = self._parameter("mean") + post.mean[0] + draws @ vectors.T
@@ -472,9 +475,7 @@ class TimeSeries(ColumnwiseModel):
         complete = ~np.isnan(items)
         easy = self._complete_slopes(stats[complete], items[complete, None], weights[complete])
         rest = self._dense_slopes(stats[~complete], weights[~complete])
-        return Slopes(
-            easy.by_covariance + rest.by_covariance, easy.by_variance + rest.by_variance
-        )
+        return Slopes(easy.by_covariance + rest.by_covariance, easy.by_variance + rest.by_variance)
 
     def _complete_slopes(
         self, stats: FloatArray, n_items: FloatArray, weights: FloatArray
