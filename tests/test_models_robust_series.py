@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -107,9 +109,7 @@ def test_leaving_an_entry_out_is_integrating_over_it():
             return float(np.exp(model.log_marginal(union(model, model.suffstats(filled)))[0]))
 
         edges = [-8.0, -2.0, 0.0, 2.0, 4.0, 6.0, 9.0, 14.0]
-        total = sum(
-            integrate.quad(density, a, b)[0] for a, b in zip(edges, edges[1:], strict=False)
-        )
+        total = sum(integrate.quad(density, a, b)[0] for a, b in pairwise(edges))
         holed = X.copy()
         holed[i, j] = np.nan
         expected = np.exp(model.log_marginal(union(model, model.suffstats(holed)))[0])
@@ -154,14 +154,14 @@ def dense_mixture(model, X, at):
     ]
     mean = sum(w * m for w, (m, _) in zip(weights, parts, strict=True))
     second = sum(w * (c + np.outer(m, m)) for w, (m, c) in zip(weights, parts, strict=True))
-    return mean, second - np.outer(mean, mean), weights, [m for m, _ in parts]
+    return mean, second - np.outer(mean, mean), weights
 
 
 def test_curve_is_the_mixture_of_dense_posteriors():
     X = wild_table(3, np.random.default_rng(5), 0.2)
     model = RobustTimeSeries(times=TIMES, outlier_range=LIMITS, **SETTINGS).resolve(X)
     at = np.array([0.0, 0.6, 3.0, 9.0])
-    mean, covariance, weights, _ = dense_mixture(model, X, at)
+    mean, covariance, weights = dense_mixture(model, X, at)
     cluster = union(model, model.suffstats(X))
     curve = model.curve(cluster, at)
     np.testing.assert_allclose(curve.mean[0], mean, rtol=1e-9)
@@ -179,7 +179,7 @@ def test_draws_follow_the_predictive():
         times=TIMES, outlier_range=(-60, 40), outlier_odds=20.0, **SETTINGS
     ).resolve(X)
     cluster = union(model, model.suffstats(X))
-    mean, covariance, weights, _ = dense_mixture(model, X, TIMES)
+    mean, _, weights = dense_mixture(model, X, TIMES)
     assert 0.1 < weights[-1] < 0.9  # both kinds of draws are tried
     draws = model.sample(cluster, 40_000, rng)
     # of the 24 entries of the table and one more row, 16 are taken: outliers left to the new row
@@ -209,10 +209,12 @@ def test_impute_is_the_expectation_given_the_row():
 
     edges = [-6.0, -2.0, 0.0, 2.0, 4.0, 6.0, 9.0, 12.0]
     moments = [
-        sum(integrate.quad(times_value, a, b, args=(power,), epsabs=0)[0] for a, b in
-            zip(edges, edges[1:], strict=False))
+        sum(
+            integrate.quad(times_value, a, b, args=(power,), epsabs=0)[0]
+            for a, b in pairwise(edges)
+        )
         for power in (0, 1)
-    ]  # fmt: skip
+    ]
     assert found == pytest.approx(moments[1] / moments[0], rel=1e-6)
 
 

@@ -120,9 +120,8 @@ def evaluate(
     log_leaf = mixing.log_leaf(tree.weight[:n])
     log_one = np.ascontiguousarray(mixing.log_one(tree.weight[n:], tree.n_children))
     log_split = np.ascontiguousarray(mixing.log_split(tree.n_children))
-    log_mass, log_odds = upward(
-        tree.parent, n, log_leaf + log_f[:n], log_one + log_f[n:], log_split
-    )
+    leaf, one = log_leaf + log_f[:n], log_one + log_f[n:]
+    log_mass, log_odds = upward(tree.parent, n, leaf, one, log_split)
     stop, split = _downward(tree.parent, log_odds)
     roots = tree.parent < 0
     value, prior_n_clusters = float(log_mass[roots].sum()), 0.0

@@ -21,6 +21,7 @@ from bhclust._kernels.counts import (
 from bhclust._kernels.diagonal import DiagonalPart
 from bhclust._kernels.experts import ExpertPart
 from bhclust._kernels.full import FullPart
+from bhclust._kernels.inducing import InducingPart
 from bhclust._kernels.loop import CompiledLoop
 from bhclust._kernels.part import Member, Part
 from bhclust._kernels.robust import RobustSeriesPart
@@ -34,6 +35,7 @@ from bhclust.models import (
     DiagonalGaussian,
     Gaussian,
     GaussianProcessExpert,
+    InducingPointExpert,
     Mixed,
     Multinomial,
     Poisson,
@@ -59,6 +61,7 @@ _PARTS: dict[type[ClusterModel], Callable[[Any, FloatArray, int], Part]] = {
     DiagonalGaussian: DiagonalPart,
     Gaussian: FullPart,
     GaussianProcessExpert: ExpertPart,
+    InducingPointExpert: InducingPart,
     RobustTimeSeries: RobustSeriesPart,
     TimeSeries: series_part,
 }

@@ -13,6 +13,7 @@ from bhclust.models.base import ClusterModel, Column, Kind
 from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
 from bhclust.models.gp_expert import GaussianProcessExpert
+from bhclust.models.inducing import InducingPointExpert
 from bhclust.models.product import Mixed
 from bhclust.models.robust_series import RobustTimeSeries
 from bhclust.models.time_series import TimeSeries
@@ -91,6 +92,7 @@ _NAMED: dict[str, type[ClusterModel]] = {
     "diagonal_gaussian": DiagonalGaussian,
     "gaussian": Gaussian,
     "gaussian_process_expert": GaussianProcessExpert,
+    "inducing_point_expert": InducingPointExpert,
     "robust_time_series": RobustTimeSeries,
     "time_series": TimeSeries,
 }

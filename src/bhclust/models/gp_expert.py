@@ -117,11 +117,7 @@ class GaussianProcessExpert(ColumnwiseModel):
         if self.kernel == "periodic" and rows.table.shape[1] > 2:
             raise BhclustError(f"{self._owner}: kernel='periodic' takes one input.")
         points = np.unique(rows.table, axis=0)
-        if len(points) > _MOST_ROWS:
-            raise BhclustError(
-                f"{self._owner} keeps every point of every cluster and takes at most {_MOST_ROWS} "
-                f"distinct rows, got {len(points)}; fit a sample of them."
-            )
+        self._check_n_points(len(points))
         inputs = Gaussian(self.mean, self.strength, self.dof, self.scale, origin=self.origin)
         inputs = inputs.resolve(rows.table[:, :-1], rows.weight)
         spread, output = (
@@ -150,6 +146,13 @@ class GaussianProcessExpert(ColumnwiseModel):
             origin=inputs.origin,
             capacity=len(points) + 1 if self.capacity is None else self.capacity,
         )
+
+    def _check_n_points(self, n_points: int) -> None:
+        if n_points > _MOST_ROWS:
+            raise BhclustError(
+                f"{self._owner} keeps every point of every cluster and takes at most {_MOST_ROWS} "
+                f"distinct rows, got {n_points}; fit a sample of them, or use InducingPointExpert."
+            )
 
     def _n_resolved_columns(self) -> int | None:
         return len(self.mean) + 1 if isinstance(self.mean, np.ndarray) else None

@@ -475,7 +475,7 @@ class _Suspects(NamedTuple):
 
     def by_time(self, values: FloatArray, n_times: int) -> FloatArray:
         """Add up values of measurements at each time."""
-        return np.bincount(self.entries.time, values, minlength=n_times)
+        return np.bincount(self.entries.time, values, minlength=n_times).astype(np.float64)
 
     def slopes(self, noise: float) -> Slopes:
         """Return the slopes of ``log_gain`` by the curve's covariance and the noise variance.

@@ -13,6 +13,7 @@ from bhclust.models.base import ClusterModel
 from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
 from bhclust.models.gp_expert import GaussianProcessExpert
+from bhclust.models.inducing import InducingPointExpert
 from bhclust.models.product import Mixed
 from bhclust.models.robust_series import RobustTimeSeries
 from bhclust.models.time_series import TimeSeries
@@ -23,6 +24,7 @@ _SHIPPED: tuple[type[ClusterModel], ...] = (
     DiagonalGaussian,
     Gaussian,
     GaussianProcessExpert,
+    InducingPointExpert,
     Mixed,
     Multinomial,
     Poisson,
