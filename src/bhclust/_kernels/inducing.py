@@ -27,7 +27,7 @@ class _Focus(NamedTuple):
     precision: FloatArray
     products: FloatArray
     square: float
-    count: float
+    n_points: float
     known: FloatArray
     whitened: FloatArray
     log_f: float
@@ -96,7 +96,7 @@ class InducingPart:
                 base + self._precisions[some],
                 own.products + self._products[some],
                 own.square + self._squares[some],
-                own.count + self._counts[some],
+                own.n_points + self._counts[some],
             )
 
     def _log_outputs(

@@ -134,7 +134,7 @@ class InducingPointExpert(GaussianProcessExpert):
 
     @property
     def _n_input_stats(self) -> int:
-        d = self._parameter("inducing").shape[1]
+        d = int(self._parameter("inducing").shape[1])
         return 1 + d + d * (d + 1) // 2
 
     def input_stats(self, stats: FloatArray) -> FloatArray:
@@ -197,10 +197,10 @@ class InducingPointExpert(GaussianProcessExpert):
         for start in range(0, len(stats), size):
             rows = slice(start, start + size)
             sums = self.output_sums(stats[rows])
-            precision = self._ratio * sums.squares
-            precision[:, *np.diag_indices(precision.shape[1])] += 1.0
-            factor = np.linalg.cholesky(precision)
-            whitened = np.linalg.solve(factor, sums.products[:, :, None])[:, :, 0]
+            precision = self._ratio * sums.squares + np.eye(sums.squares.shape[1])
+            factor = np.asarray(np.linalg.cholesky(precision), np.float64)
+            solved = np.linalg.solve(factor, sums.products[:, :, None])
+            whitened = np.asarray(solved[:, :, 0], np.float64)
             yield _Conditioned(rows, sums, factor, whitened)
 
     def _log_outputs(self, stats: FloatArray) -> FloatArray:
@@ -210,7 +210,7 @@ class InducingPointExpert(GaussianProcessExpert):
         for rows, sums, factor, whitened in self._conditioned(stats):
             pivots = np.ascontiguousarray(np.diagonal(factor, axis1=1, axis2=2))
             square = sums.square - self._ratio * (whitened * whitened).sum(axis=1)
-            total = sums.count * np.log(2 * np.pi * variance) + square / variance
+            total = sums.n_points * np.log(2 * np.pi * variance) + square / variance
             out[rows] = -0.5 * (total + 2 * np.log(pivots).sum(axis=1))
         return out
 
@@ -241,7 +241,7 @@ class InducingPointExpert(GaussianProcessExpert):
             slope = (shrunk * shrunk).sum(axis=1) / noise**2 - trace
             by_ratio += 0.5 * float(weights[rows] @ slope)
             square = sums.square - ratio * (whitened * whitened).sum(axis=1)
-            own = square / noise**4 - sums.count / noise**2
+            own = square / noise**4 - sums.n_points / noise**2
             by_variance += 0.5 * float(weights[rows] @ own)
         out = self.input_model.gradient(self.input_stats(stats), weights)
         out["amplitude"] = np.asarray(2 * ratio / amplitude * by_ratio)
@@ -252,7 +252,7 @@ class InducingPointExpert(GaussianProcessExpert):
 class OutputSums(NamedTuple):
     """Count of each cluster and the sums of φφᵀ, φy and y², y as seen from the prior mean."""
 
-    count: FloatArray
+    n_points: FloatArray
     squares: FloatArray
     products: FloatArray
     square: FloatArray

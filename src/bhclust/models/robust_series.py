@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
 
 from bhclust._validation import (
     BhclustError,
@@ -250,41 +250,45 @@ class RobustTimeSeries(TimeSeries):
         where the others expect it is ``residual / kept``.
         """
         noise, blocks = self._number("noise"), self._cut(stats)
-        count, mean, _ = feature_blocks(blocks.moments, 3)
         log_c1 = super().log_marginal(blocks.moments)
-        log_uniform = -np.log(np.diff(self._parameter("outlier_range"))[0])
-        for k in range(len(stats)):
-            root = np.sqrt(count[k])
-            inverse = np.linalg.inv(self._weighted_covariance(root[None])[0])
-            scaled = root * mean[k] / noise
-            shrunk = (inverse * scaled).sum(axis=1)
-            seen = np.where(count[k] > 0, count[k], 1.0)
-            kept = (seen - 1 + np.diagonal(inverse)) / seen
+        low, high = self._parameter("outlier_range")
+        # log of the uniform density over the highest that p(y_i | the others) can be
+        log_uniform = 0.5 * self._log_noise - math.log(high - low)
+        for k, centre in enumerate(self._centres(blocks.moments)):
             entries = self._entries(blocks, k)
             at = entries.time
-            residual = (entries.value - mean[k, at]) / noise + (shrunk / np.sqrt(seen))[at]
-            # log of the copies times the uniform density over p(y_i | the others)
-            log_ratio = np.log(entries.copies) + log_uniform + 0.5 * np.log(2 * np.pi)
-            log_ratio += np.log(noise) - 0.5 * np.log(kept)[at]
-            log_ratio += 0.5 * residual * residual / kept[at]
-            log_ratio = np.where(entries.inside, log_ratio, -np.inf)
-            log_c2 = logsumexp(log_ratio) if len(log_ratio) else -np.inf
-            weights = self._outlier_weights(float(entries.copies.sum()), float(log_c2))
-            log_gain = np.logaddexp(weights.log_none, weights.log_each + log_c2)
+            residual = (entries.value / noise - centre.expected[at]) * entries.inside
+            log_ratio = (log_uniform - 0.5 * np.log(centre.kept))[at] + np.log(entries.copies)
+            log_ratio += residual * residual * (0.5 / centre.kept)[at]
+            log_ratio[~entries.inside] = -np.inf
+            log_c2 = _log_sum(log_ratio)
+            weights = self._outlier_weights(float(entries.copies.sum()), log_c2)
+            log_gain = float(np.logaddexp(weights.log_none, weights.log_each + log_c2))
+            none = math.exp(weights.log_none - log_gain)
             yield _Suspects(
                 entries=entries,
                 log_c1=float(log_c1[k]),
-                log_gain=float(log_gain),
-                none=float(np.exp(weights.log_none - log_gain)),
-                each=np.exp(log_ratio + weights.log_each - log_gain),
-                odds_slope=weights.slope_none * np.exp(weights.log_none - log_gain)
-                + weights.slope_each * np.exp(weights.log_each + log_c2 - log_gain),
+                log_gain=log_gain,
+                none=none,
+                each=np.exp(log_ratio + (weights.log_each - log_gain)),
+                odds_slope=weights.slope_none * none + weights.slope_each * (1 - none),
                 residual=residual,
-                kept=kept,
-                inverse=inverse,
-                root=root,
-                shrunk=shrunk,
+                centre=centre,
             )
+
+    def _centres(self, moments: FloatArray) -> Iterator[_Centre]:
+        """Return what the measurements of each cluster say about its curve."""
+        noise = self._number("noise")
+        count, mean, _ = feature_blocks(moments, 3)
+        for rows in self._row_blocks(len(moments)):
+            root = np.sqrt(count[rows])
+            inverse = np.linalg.inv(self._weighted_covariance(root))
+            scaled = root * mean[rows] / noise
+            shrunk = (inverse * scaled[:, None, :]).sum(axis=2)
+            seen = np.where(count[rows] > 0, count[rows], 1.0)
+            kept = (seen - 1 + np.diagonal(inverse, axis1=1, axis2=2)) / seen
+            expected = mean[rows] / noise - shrunk / np.sqrt(seen)
+            yield from map(_Centre, expected, kept, inverse, root, shrunk)
 
     def _outlier_weights(self, n: float, log_c2: float) -> _Weights:
         """Return the log prior of no outlier and of each, and their slopes by the odds.
@@ -299,7 +303,7 @@ class RobustTimeSeries(TimeSeries):
         none = (reach + (reach - n) * odds) / (reach * (1 + odds))
         each = odds / (1 + odds) / reach
         slope_none = -n / reach / (1 + odds) ** 2 / none
-        return _Weights(np.log(none), np.log(each), slope_none, 1 / (odds * (1 + odds)))
+        return _Weights(math.log(none), math.log(each), slope_none, 1 / (odds * (1 + odds)))
 
     def log_marginal(self, stats: FloatArray) -> FloatArray:
         """Return ``log f(D)`` of each cluster; normalised over data if ``outliers="prior"``."""
@@ -333,14 +337,14 @@ class RobustTimeSeries(TimeSeries):
         mean, covariance = joint.mean[:, :p].copy(), joint.covariance[:, :p, :p].copy()
         for k, suspects in enumerate(self._suspects(stats)):
             across = joint.covariance[k, :p, p:]
-            pull = suspects.residual / suspects.kept[suspects.entries.time] / noise
+            pull = suspects.residual / suspects.centre.kept[suspects.entries.time] / noise
             first, second = (
                 suspects.by_time(suspects.each * moment, len(grid)) for moment in (pull, pull**2)
             )
             weight = suspects.by_time(suspects.each, len(grid))
             shift = across @ first
             mean[k] -= shift
-            wider = weight / (noise**2 * suspects.kept) + second
+            wider = weight / (noise**2 * suspects.centre.kept) + second
             covariance[k] += (across * wider) @ across.T - np.outer(shift, shift)
         return Posterior(mean, covariance)
 
@@ -454,6 +458,21 @@ class _Weights(NamedTuple):
     slope_each: float
 
 
+class _Centre(NamedTuple):
+    """The curve of a cluster at each time, in units of the noise.
+
+    ``expected`` is its mean; ``inverse`` the matrix B⁻¹, ``root`` the roots of the counts,
+    ``shrunk`` the product of B⁻¹ with the weighted means; ``kept`` as in
+    `RobustTimeSeries._suspects`.
+    """
+
+    expected: FloatArray
+    kept: FloatArray
+    inverse: FloatArray
+    root: FloatArray
+    shrunk: FloatArray
+
+
 class _Suspects(NamedTuple):
     """A cluster and the probability of each measurement to be its outlier.
 
@@ -468,10 +487,7 @@ class _Suspects(NamedTuple):
     each: FloatArray
     odds_slope: float
     residual: FloatArray
-    kept: FloatArray
-    inverse: FloatArray
-    root: FloatArray
-    shrunk: FloatArray
+    centre: _Centre
 
     def by_time(self, values: FloatArray, n_times: int) -> FloatArray:
         """Add up values of measurements at each time."""
@@ -483,24 +499,25 @@ class _Suspects(NamedTuple):
         They are those of ``-Σ each · log p(y_i | the others)``, by ``κ = (K⁻¹)_ii`` and
         ``α = (K⁻¹ y)_i`` of the dense covariance K of all measurements.
         """
-        n_times, variance = len(self.kept), noise**2
-        kappa = self.kept / variance
+        _, kept, inverse, root, shrunk = self.centre
+        n_times, variance = len(kept), noise**2
+        kappa = kept / variance
         alpha = self.residual / noise
         own = kappa[self.entries.time]
         by_kappa = self.by_time(self.each * (0.5 / own + 0.5 * alpha**2 / own**2), n_times)
         by_alpha = self.by_time(-self.each * alpha / own, n_times)
         # K⁻¹ between measurements and the curve's times; rows of times without any do not count.
-        present = np.where(self.root > 0, self.root, 1.0)
-        gain = self.inverse * self.root / present[:, None] / variance
-        total = self.root * self.shrunk / noise
+        present = np.where(root > 0, root, 1.0)
+        gain = inverse * root / present[:, None] / variance
+        total = root * shrunk / noise
         bent = np.outer(by_alpha @ gain, total)
         by_covariance = gain.T @ (by_kappa[:, None] * gain) + (bent + bent.T) / 2
         # K⁻² for a change of the noise: I - WVW = B⁻¹ in units of the noise
-        squared = np.square(self.inverse).sum(axis=1)
-        turned = (self.inverse @ self.shrunk) / present / noise**3
+        squared = np.square(inverse).sum(axis=1)
+        turned = (inverse @ shrunk) / present / noise**3
         n = present * present
         by_noise_kappa = (1 + (squared - 1) / n) / variance**2
-        mean_alpha = self.shrunk / present / noise
+        mean_alpha = shrunk / present / noise
         by_noise = by_kappa @ by_noise_kappa
         by_noise += self.by_time(-self.each * alpha / own * alpha, n_times).sum() / variance
         by_noise += by_alpha @ (turned - mean_alpha / variance)
@@ -539,6 +556,14 @@ def _without(moments: FloatArray, entries: _Entries, i: int) -> FloatArray:
     deviation[t] = max(deviation[t] - gap * gap * count[t] / left, 0.0) if left else 0.0
     count[t] = left
     return out
+
+
+def _log_sum(values: FloatArray) -> float:
+    """Return log Σ exp, -inf of nothing."""
+    largest = float(values.max(initial=-np.inf))
+    if largest == -np.inf:
+        return largest
+    return largest + math.log(float(np.exp(values - largest).sum()))
 
 
 def _hashable(table: FloatArray) -> FloatArray:
