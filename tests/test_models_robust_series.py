@@ -11,6 +11,8 @@ from scipy import integrate, optimize
 from scipy.special import logsumexp
 
 from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, cli, load
+from bhclust._kernels.part import Member
+from bhclust._kernels.robust import RobustSeriesPart
 from bhclust._validation import BhclustError
 from bhclust.agglomerate import agglomerate
 from bhclust.mixing import DirichletProcess, Rose
@@ -231,6 +233,24 @@ def test_engines_build_the_same_tree(holes, mixing, rose, outliers):
     assert ours.info.engine == "compiled"
     np.testing.assert_array_equal(ours.tree.parent, reference.tree.parent)
     np.testing.assert_allclose(ours.tree.log_marginal, reference.tree.log_marginal, rtol=1e-10)
+
+
+def test_kernels_count_a_leaf_of_the_window_again():
+    """A window may hold leaves that the focus has taken up already."""
+    X = wild_table(6, np.random.default_rng(15), 0.1)
+    model = RobustTimeSeries(times=TIMES).resolve(X)
+    stats = model.suffstats(X)
+    part = RobustSeriesPart(model, stats, 5)
+    part.merge(Member(True, 0), Member(True, 1), 0)
+    for slot, leaf in enumerate((2, 3, 4, 5)):
+        log_f = part.merge(Member(False, slot), Member(True, leaf), slot + 1)
+    everything = union(model, stats)
+    assert log_f == pytest.approx(model.log_marginal(everything)[0], rel=1e-11)
+    part.focus(Member(False, 4))
+    found = np.zeros(6)
+    part.add_singles(0, 6, found)
+    expected = model.log_marginal(model.merge(everything, stats))
+    np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
 @pytest.mark.parametrize("kind", [BayesianHierarchicalClustering, BayesianRoseTree])

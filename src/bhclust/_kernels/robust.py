@@ -211,7 +211,8 @@ def _add_robust(  # type: ignore[no-untyped-def]
     factor = np.empty((n_times, n_times))
     inverse, shrunk = np.empty(n_times), np.empty(n_times)
     shift, narrow, base = np.empty(n_times), np.empty(n_times), np.empty(n_times)
-    exponents = np.empty(entries[0].size)
+    # The window holds leaves that are merged already, so some may be counted twice.
+    exponents = np.empty(2 * entries[0].size)
     for p in range(len(rows)):
         deviation = union_moments(counts, means, deviations, focused, rows[p], count, mean)
         log_determinant, square = _invert(count, mean, covariance, factor, inverse, shrunk)
