@@ -535,7 +535,7 @@ def maximised_weights(n: float, log_c2: float) -> tuple[float, float]:
     >>> maximised_weights(4.0, 1.0)
     (0.0, -inf)
     >>> [round(weight, 3) for weight in maximised_weights(2.0, 3.0)]
-    [-1.284, -0.746]
+    [-1.284, -1.389]
     """
     if n == 0 or not log_c2 > np.log(n):
         return 0.0, -np.inf
