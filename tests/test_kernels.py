@@ -61,9 +61,11 @@ def test_same_tree_without_structure(name):
         rng.shuffle(column)
     if name == "multinomial":
         shuffled = case.X
-    stats = case.model.suffstats(shuffled)
+    # A model that keeps the rows of its table has room for few others.
+    model = case.model.resolve(shuffled) if name == "robust_time_series" else case.model
+    stats = model.suffstats(shuffled)
     for mixing, rose in METHODS.values():
-        assert_same_tree(case.model, stats, mixing, rose)
+        assert_same_tree(model, stats, mixing, rose)
 
 
 @pytest.mark.parametrize(("name", "missing"), MODELS_AND_HOLES)

@@ -15,6 +15,7 @@ from bhclust.models import (
     Mixed,
     Multinomial,
     Poisson,
+    RobustTimeSeries,
     TimeSeries,
 )
 
@@ -67,6 +68,11 @@ def make_case(name: str, n: int, rng: np.random.Generator, missing: float = 0.0)
             _with_holes(_clustered(n, 4, rng)[:, [0, 1, 1, 2, 2, 3]], rng, missing)
             + 0.2 * rng.normal(size=(n, 6)),
         ),
+        "robust_time_series": lambda: (
+            RobustTimeSeries(times=[0, 1, 1, 3], length_scale=1.5, amplitude=1.6, noise=0.4),
+            _with_holes(_clustered(n, 3, rng)[:, [0, 1, 1, 2]], rng, missing)
+            + 0.2 * rng.normal(size=(n, 4)),
+        ),
         "mixed": lambda: (
             Mixed([(Bernoulli(a=0.5, b=0.5), [0, 1]), (DiagonalGaussian(), [2, 3])]),
             _with_holes(np.hstack([_binary(n, 2, rng), _clustered(n, 2, rng)]), rng, missing),
@@ -91,6 +97,7 @@ MODELS = (
     "diagonal_gaussian",
     "gaussian",
     "time_series",
+    "robust_time_series",
     "mixed",
 )
 #: (model, share of missing entries) for every model that takes missing values, and without

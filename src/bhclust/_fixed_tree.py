@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy.special import digamma, gammaln
 
 from bhclust._kernels.compile import compiled
+from bhclust._kernels.passes import upward
 from bhclust._validation import BhclustError, FloatArray
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
 from bhclust.models.base import ClusterModel
@@ -119,9 +120,11 @@ def evaluate(
     log_leaf = mixing.log_leaf(tree.weight[:n])
     log_one = np.ascontiguousarray(mixing.log_one(tree.weight[n:], tree.n_children))
     log_split = np.ascontiguousarray(mixing.log_split(tree.n_children))
-    mass, log_odds = _upward(tree.parent, n, log_leaf + log_f[:n], log_one + log_f[n:], log_split)
+    leaf, one = log_leaf + log_f[:n], log_one + log_f[n:]
+    log_mass, log_odds = upward(tree.parent, n, leaf, one, log_split)
     stop, split = _downward(tree.parent, log_odds)
-    value, prior_n_clusters = mass, 0.0
+    roots = tree.parent < 0
+    value, prior_n_clusters = float(log_mass[roots].sum()), 0.0
     if not mixing.has_normaliser:
         return Evaluation(value, stop, split, prior_n_clusters)
     if objective == "bound":
@@ -129,8 +132,8 @@ def evaluate(
         value += float(gammaln(alpha) - gammaln(tree.total_weight + alpha))
     else:
         # The normaliser d obeys the same recursion with f = 1.
-        log_d, prior_odds = _upward(tree.parent, n, log_leaf, log_one, log_split)
-        value -= log_d
+        log_d, prior_odds = upward(tree.parent, n, log_leaf, log_one, log_split)
+        value -= float(log_d[roots].sum())
         prior_n_clusters = float(_downward(tree.parent, prior_odds)[0].sum())
     return Evaluation(value, stop, split, prior_n_clusters)
 
@@ -189,30 +192,6 @@ def _alpha(mixing: Mixing) -> float:
     if isinstance(mixing, DirichletProcess):
         return mixing.alpha
     raise BhclustError(f"the evidence bound is one for a Dirichlet process, not for {mixing!r}.")
-
-
-@compiled
-def _upward(  # type: ignore[no-untyped-def]
-    parent: Any, n_leaves: Any, leaf: Any, one: Any, log_split: Any
-):
-    """Run ``value = logaddexp(one, log_split + Σ_children value)``; return root sum, log odds."""
-    n_nodes = len(parent)
-    below = np.zeros(n_nodes)
-    log_odds = np.full(n_nodes, np.inf)
-    total = 0.0
-    for node in range(n_nodes):
-        if node < n_leaves:
-            value = leaf[node]
-        else:
-            split = below[node] + log_split[node - n_leaves]
-            odds = one[node - n_leaves] - split
-            log_odds[node] = odds
-            value = max(one[node - n_leaves], split) + np.log1p(np.exp(-abs(odds)))
-        if parent[node] >= 0:
-            below[parent[node]] += value
-        else:
-            total += value
-    return total, log_odds
 
 
 @compiled

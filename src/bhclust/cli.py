@@ -11,11 +11,14 @@ import click
 
 import bhclust
 from bhclust._validation import BhclustError
-from bhclust.models import TimeSeries
+from bhclust.models import RobustTimeSeries, TimeSeries
 from bhclust.models.base import Kind
 from bhclust.tables import KINDS, NamedColumns, Table
 
 INTERRUPTED = 130
+
+# What --time-columns can go with
+_SERIES = {"time_series": TimeSeries, "robust_time_series": RobustTimeSeries}
 
 
 class _Commands(click.Group):
@@ -115,7 +118,8 @@ def main() -> None:
     "times",
     metavar="NAME[=TIME],…",
     callback=_parse_times,
-    help="The columns of a time series, for --model time-series; others are left out.",
+    help="The columns of a time series, for --model time-series or robust-time-series; others "
+    "are left out.",
 )
 @click.option("--id-column", help="The column with the names of the rows.")
 @click.option("--ignore", multiple=True, metavar="NAME", help="A column to leave out.")
@@ -168,14 +172,14 @@ def fit(
     )
     name = model.replace("-", "_")
     if times is not None:
-        if name != "time_series":
+        if name not in _SERIES:
             raise click.BadParameter("it needs --model time-series.", param_hint="--time-columns")
         columns = _select(columns, list(times))
     given = {"alpha": alpha, "gamma": gamma}
     settings = {name: value for name, value in given.items() if value is not None}
     estimator = _estimator(
         method,
-        model=name if times is None else TimeSeries(times=tuple(times.values())),
+        model=name if times is None else _SERIES[name](times=tuple(times.values())),
         n_clusters=clusters,
         column_kinds=kinds or None,
         **settings,

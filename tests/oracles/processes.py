@@ -72,3 +72,46 @@ def curve_given(X, times, at, mean, name, length_scale, amplitude, noise, period
     gap = values - np.array([mean(t) for t in known])
     own = curve_covariance(name, at - start, at - start, *settings)
     return centre + gain @ gap, own - gain @ across.T
+
+
+def outlier_terms(X, times, mean, limits, name, **settings):
+    """Log density of a table without outlier, and with each observed entry as the only one.
+
+    An outlier is uniform between the limits; the rest is dense.
+    """
+    none = log_density(X, times, mean, name, **settings)
+    each = []
+    for i, j in np.argwhere(~np.isnan(X)):
+        rest = X.copy()
+        rest[i, j] = np.nan
+        inside = limits[0] <= X[i, j] <= limits[1]
+        log_uniform = -math.log(limits[1] - limits[0]) if inside else -math.inf
+        each.append(log_uniform + log_density(rest, times, mean, name, **settings))
+    return none, np.array(each)
+
+
+def without(X, k):
+    """Return a table without its k-th observed entry."""
+    rest = X.copy()
+    i, j = np.argwhere(~np.isnan(X))[k]
+    rest[i, j] = np.nan
+    return rest
+
+
+def inducing_covariance(a, b, points, name, length_scale, amplitude, period=None):
+    """Covariance of curve values at two lists of inputs that go through inducing points only."""
+
+    def between(p, q):
+        return np.array(
+            [
+                [kernel(name, 0.0, float(np.linalg.norm(s - t)), length_scale, period) for t in q]
+                for s in p
+            ]
+        )
+
+    return (
+        amplitude**2
+        * between(a, points)
+        @ np.linalg.pinv(between(points, points))
+        @ between(points, b)
+    )

@@ -21,8 +21,10 @@ from bhclust._kernels.counts import (
 from bhclust._kernels.diagonal import DiagonalPart
 from bhclust._kernels.experts import ExpertPart
 from bhclust._kernels.full import FullPart
+from bhclust._kernels.inducing import InducingPart
 from bhclust._kernels.loop import CompiledLoop
 from bhclust._kernels.part import Member, Part
+from bhclust._kernels.robust import RobustSeriesPart
 from bhclust._kernels.series import series_part
 from bhclust._validation import FloatArray, IntArray
 from bhclust.frontier import Frontier, Operation
@@ -33,9 +35,11 @@ from bhclust.models import (
     DiagonalGaussian,
     Gaussian,
     GaussianProcessExpert,
+    InducingPointExpert,
     Mixed,
     Multinomial,
     Poisson,
+    RobustTimeSeries,
     TimeSeries,
 )
 
@@ -57,6 +61,8 @@ _PARTS: dict[type[ClusterModel], Callable[[Any, FloatArray, int], Part]] = {
     DiagonalGaussian: DiagonalPart,
     Gaussian: FullPart,
     GaussianProcessExpert: ExpertPart,
+    InducingPointExpert: InducingPart,
+    RobustTimeSeries: RobustSeriesPart,
     TimeSeries: series_part,
 }
 

@@ -269,7 +269,7 @@ class IncompleteSeriesPart:
 
     def merge(self, left: Member, right: Member, slot: int) -> float:
         into = self._n_leaves + slot
-        self._deviations[into] = _union(
+        self._deviations[into] = union_moments(
             self._counts,
             self._means,
             self._deviations,
@@ -297,7 +297,7 @@ class IncompleteSeriesPart:
 
 
 @compiled
-def _union(counts, means, deviations, a, b, count, mean):  # type: ignore[no-untyped-def]
+def union_moments(counts, means, deviations, a, b, count, mean):  # type: ignore[no-untyped-def]
     """Write count and mean of the union of two rows; return its deviations."""
     deviation = deviations[a] + deviations[b]
     for t in range(len(count)):
@@ -353,5 +353,5 @@ def _add_factorised(  # type: ignore[no-untyped-def]
     count, mean = np.empty(n_times), np.empty(n_times)
     factor, weighted = np.empty((n_times, n_times)), np.empty(n_times)
     for p in range(len(rows)):
-        deviation = _union(counts, means, deviations, focused, rows[p], count, mean)
+        deviation = union_moments(counts, means, deviations, focused, rows[p], count, mean)
         out[p] += _log_f(count, mean, deviation, covariance, log_noise, factor, weighted)

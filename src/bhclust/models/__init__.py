@@ -6,7 +6,9 @@ from bhclust.models.check import check_model
 from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
 from bhclust.models.gp_expert import GaussianProcessExpert
+from bhclust.models.inducing import InducingPointExpert
 from bhclust.models.product import Mixed
+from bhclust.models.robust_series import RobustTimeSeries
 from bhclust.models.time_series import TimeSeries
 
 __all__ = [
@@ -18,9 +20,11 @@ __all__ = [
     "Gaussian",
     "GaussianProcessExpert",
     "Hyperparameter",
+    "InducingPointExpert",
     "Mixed",
     "Multinomial",
     "Poisson",
+    "RobustTimeSeries",
     "TimeSeries",
     "check_model",
     "choose_model",

@@ -13,7 +13,9 @@ from bhclust.models.base import ClusterModel, Column, Kind
 from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
 from bhclust.models.gp_expert import GaussianProcessExpert
+from bhclust.models.inducing import InducingPointExpert
 from bhclust.models.product import Mixed
+from bhclust.models.robust_series import RobustTimeSeries
 from bhclust.models.time_series import TimeSeries
 
 # A full covariance has d (d + 1) / 2 numbers to learn in every cluster: it pays with few columns
@@ -90,6 +92,8 @@ _NAMED: dict[str, type[ClusterModel]] = {
     "diagonal_gaussian": DiagonalGaussian,
     "gaussian": Gaussian,
     "gaussian_process_expert": GaussianProcessExpert,
+    "inducing_point_expert": InducingPointExpert,
+    "robust_time_series": RobustTimeSeries,
     "time_series": TimeSeries,
 }
 

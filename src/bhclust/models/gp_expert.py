@@ -20,6 +20,7 @@ from bhclust._validation import (
 )
 from bhclust.models._columnwise import ColumnwiseModel, column_moments
 from bhclust.models._covariance import KERNELS, Covariance, distance_covariance
+from bhclust.models._slots import COUNT, merge_slots, repeat_slots
 from bhclust.models.base import Hyperparameter, Kind, Missing
 from bhclust.models.gaussian import Gaussian
 
@@ -34,8 +35,6 @@ _MOST_ROWS = 2000
 # The variance of an output is larger by this part for each point, so that rounding cannot make its
 # covariance indefinite however small the noise is.
 _JITTER = 1e-14
-
-_COUNT = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +117,7 @@ class GaussianProcessExpert(ColumnwiseModel):
         if self.kernel == "periodic" and rows.table.shape[1] > 2:
             raise BhclustError(f"{self._owner}: kernel='periodic' takes one input.")
         points = np.unique(rows.table, axis=0)
-        if len(points) > _MOST_ROWS:
-            raise BhclustError(
-                f"{self._owner} keeps every point of every cluster and takes at most {_MOST_ROWS} "
-                f"distinct rows, got {len(points)}; fit a sample of them."
-            )
+        self._check_n_points(len(points))
         inputs = Gaussian(self.mean, self.strength, self.dof, self.scale, origin=self.origin)
         inputs = inputs.resolve(rows.table[:, :-1], rows.weight)
         spread, output = (
@@ -151,6 +146,13 @@ class GaussianProcessExpert(ColumnwiseModel):
             origin=inputs.origin,
             capacity=len(points) + 1 if self.capacity is None else self.capacity,
         )
+
+    def _check_n_points(self, n_points: int) -> None:
+        if n_points > _MOST_ROWS:
+            raise BhclustError(
+                f"{self._owner} keeps every point of every cluster and takes at most {_MOST_ROWS} "
+                f"distinct rows, got {n_points}; fit a sample of them, or use InducingPointExpert."
+            )
 
     def _n_resolved_columns(self) -> int | None:
         return len(self.mean) + 1 if isinstance(self.mean, np.ndarray) else None
@@ -185,37 +187,25 @@ class GaussianProcessExpert(ColumnwiseModel):
         table = self._table(X)
         capacity = int(self._number("capacity"))
         out = np.zeros((len(table), capacity, table.shape[1] + 1))
-        out[:, 0, _COUNT] = 1.0
+        out[:, 0, COUNT] = 1.0
         # Adding zero makes one number of 0 and -0, which are equal but sort by their bits.
         out[:, 0, 1:] = table + 0.0
         return out.reshape(len(table), -1)
 
     def merge(self, a: FloatArray, b: FloatArray) -> FloatArray:
         """Return the union of the points, row by row; one side may be a single row."""
-        n_rows = max(len(a), len(b))
-        sides = [self._slots(side) for side in (a, b)]
-        shape = (n_rows, *sides[0].shape[1:])
-        both = np.concatenate([np.broadcast_to(side, shape) for side in sides], axis=1)
-        both = _sorted(both)
-        # Each side has a point once, so that equal points are neighbours in twos.
-        same = (both[:, 1:, 1:] == both[:, :-1, 1:]).all(axis=2) & (both[:, 1:, _COUNT] > 0)
-        both[:, :-1, _COUNT] += np.where(same, both[:, 1:, _COUNT], 0.0)
-        both[:, 1:][same] = 0.0
-        both = _sorted(both)
-        capacity = shape[1]
-        if (both[:, capacity:, _COUNT] > 0).any():
+        capacity = int(self._number("capacity"))
+        union = merge_slots(self._slots(a), self._slots(b))
+        if union is None:
             raise BhclustError(
                 f"{self._owner} was resolved for clusters of {capacity} distinct points; "
                 "resolve it with all rows, or set capacity."
             )
-        return np.ascontiguousarray(both[:, :capacity]).reshape(n_rows, -1)
+        return union.reshape(len(union), -1)
 
     def repeat(self, stats: FloatArray, weight: FloatArray) -> FloatArray:
         """Return the statistics of each cluster taken ``weight`` times over."""
-        slots = self._slots(stats).copy()
-        slots[:, :, _COUNT] *= np.asarray(weight)[:, None]
-        slots[slots[:, :, _COUNT] == 0] = 0.0
-        return slots.reshape(len(stats), -1)
+        return repeat_slots(self._slots(stats), weight).reshape(len(stats), -1)
 
     def union(self, stats: FloatArray) -> FloatArray:
         """Return the statistics of all clusters together, one row."""
@@ -229,7 +219,7 @@ class GaussianProcessExpert(ColumnwiseModel):
         slots = self._slots(stats)
         origin = np.asarray(self.input_model.origin)
         d = len(origin)
-        count = np.ascontiguousarray(slots[:, :, _COUNT])
+        count = np.ascontiguousarray(slots[:, :, COUNT])
         total = count.sum(axis=1)
         share = count / np.where(total > 0, total, 1.0)[:, None]
         distance = np.where(count[:, :, None] > 0, slots[:, :, 1:-1] - origin, 0.0)
@@ -252,8 +242,8 @@ class GaussianProcessExpert(ColumnwiseModel):
         """Take each cluster apart; outputs are seen from their prior mean."""
         centre = self._number("output_mean")
         for slots in self._slots(stats):
-            used = slots[slots[:, _COUNT] > 0]
-            yield _Points(used[:, _COUNT], used[:, 1:-1], used[:, -1] - centre)
+            used = slots[slots[:, COUNT] > 0]
+            yield _Points(used[:, COUNT], used[:, 1:-1], used[:, -1] - centre)
 
     def _kernel(self, a: FloatArray, b: FloatArray) -> Covariance:
         distance = np.sqrt(np.square(a[:, None] - b[None]).sum(axis=2))
@@ -391,11 +381,3 @@ class _Conditioned(NamedTuple):
 
     factor: FloatArray
     whitened: FloatArray
-
-
-def _sorted(slots: FloatArray) -> FloatArray:
-    """Put the slots of each cluster in increasing order of their points, empty ones last."""
-    empty = slots[:, :, _COUNT] == 0
-    keys = [slots[:, :, j] for j in range(slots.shape[2] - 1, 0, -1)]
-    order = np.lexsort((*keys, empty), axis=1)
-    return np.take_along_axis(slots, order[:, :, None], axis=1)

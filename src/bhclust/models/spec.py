@@ -13,7 +13,9 @@ from bhclust.models.base import ClusterModel
 from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
 from bhclust.models.gp_expert import GaussianProcessExpert
+from bhclust.models.inducing import InducingPointExpert
 from bhclust.models.product import Mixed
+from bhclust.models.robust_series import RobustTimeSeries
 from bhclust.models.time_series import TimeSeries
 
 _SHIPPED: tuple[type[ClusterModel], ...] = (
@@ -22,9 +24,11 @@ _SHIPPED: tuple[type[ClusterModel], ...] = (
     DiagonalGaussian,
     Gaussian,
     GaussianProcessExpert,
+    InducingPointExpert,
     Mixed,
     Multinomial,
     Poisson,
+    RobustTimeSeries,
     TimeSeries,
 )
 

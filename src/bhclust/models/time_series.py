@@ -366,7 +366,7 @@ class TimeSeries(ColumnwiseModel):
             out[rows, clusters] += (gap * gap / variance[clusters]).sum(axis=2)
         return np.asarray(-0.5 * out)
 
-    def _posterior(self, stats: FloatArray, times: FloatArray | None = None) -> _Posterior:
+    def _posterior(self, stats: FloatArray, times: FloatArray | None = None) -> Posterior:
         """Return mean and covariance of each cluster's curve, as seen from ``mean``."""
         noise = self._number("noise")
         scale = (self._number("amplitude") / noise) ** 2
@@ -387,7 +387,7 @@ class TimeSeries(ColumnwiseModel):
             whitened = np.linalg.solve(factor, root[k] * mean[k])
             means[k] = known.T @ whitened
             covariances[k] = noise**2 * (scale * own.value - known.T @ known)
-        return _Posterior(means, covariances)
+        return Posterior(means, covariances)
 
     def curve(self, stats: FloatArray, times: npt.ArrayLike | None = None) -> Curve:
         """Return each cluster's posterior curve at any times, by default the distinct ones.
@@ -418,7 +418,10 @@ class TimeSeries(ColumnwiseModel):
 
     def sample(self, stats: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
         """Draw n independent items from the posterior predictive of one cluster."""
-        post = self._posterior(stats[:1])
+        return self._draw(self._posterior(stats[:1]), n, rng)
+
+    def _draw(self, post: Posterior, n: int, rng: np.random.Generator) -> FloatArray:
+        """Draw n items, each around a curve of its own."""
         values, vectors = np.linalg.eigh(post.covariance[0])
         draws = rng.standard_normal((n, len(values))) * np.sqrt(np.maximum(values, 0.0))
         curves = self._parameter("mean") + post.mean[0] + draws @ vectors.T
@@ -452,26 +455,31 @@ class TimeSeries(ColumnwiseModel):
 
     def gradient(self, stats: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Return ``Σ weights · ∂ log f / ∂`` each free hyperparameter."""
-        items = self.complete_items(stats)
-        complete = ~np.isnan(items)
-        slopes = [
-            self._complete_slopes(stats[complete], items[complete, None], weights[complete]),
-            self._dense_slopes(stats[~complete], weights[~complete]),
-        ]
-        by_covariance = slopes[0].by_covariance + slopes[1].by_covariance
+        found = self._pull_back(self._slopes(stats, weights))
+        return {spec.name: found[spec.name] for spec in self.free()}
+
+    def _pull_back(self, slopes: Slopes) -> dict[str, FloatArray]:
+        """Turn slopes by covariance and noise variance into those by the hyperparameters."""
         kernel = self._kernel_between(self._grid.times)
         amplitude = self._number("amplitude")
         found = {
-            "length_scale": amplitude**2 * np.sum(by_covariance * kernel.by_length_scale),
-            "amplitude": 2 * amplitude * np.sum(by_covariance * kernel.value),
-            "noise": 2 * self._number("noise") * (slopes[0].by_variance + slopes[1].by_variance),
-            "period": amplitude**2 * np.sum(by_covariance * kernel.by_period),
+            "length_scale": amplitude**2 * np.sum(slopes.by_covariance * kernel.by_length_scale),
+            "amplitude": 2 * amplitude * np.sum(slopes.by_covariance * kernel.value),
+            "noise": 2 * self._number("noise") * slopes.by_variance,
+            "period": amplitude**2 * np.sum(slopes.by_covariance * kernel.by_period),
         }
-        return {spec.name: np.asarray(found[spec.name]) for spec in self.free()}
+        return {name: np.asarray(value) for name, value in found.items()}
+
+    def _slopes(self, stats: FloatArray, weights: FloatArray) -> Slopes:
+        items = self.complete_items(stats)
+        complete = ~np.isnan(items)
+        easy = self._complete_slopes(stats[complete], items[complete, None], weights[complete])
+        rest = self._dense_slopes(stats[~complete], weights[~complete])
+        return Slopes(easy.by_covariance + rest.by_covariance, easy.by_variance + rest.by_variance)
 
     def _complete_slopes(
         self, stats: FloatArray, n_items: FloatArray, weights: FloatArray
-    ) -> _Slopes:
+    ) -> Slopes:
         """Return the slopes of clusters of complete items, by the eigendecomposition."""
         variance = self._number("noise") ** 2
         values, vectors = self.spectrum
@@ -483,9 +491,9 @@ class TimeSeries(ColumnwiseModel):
         inner -= np.diag(weights @ (n_items / widening))
         by_noise = (n_items * shrunk * shrunk).sum(axis=1) - (1 / widening).sum(axis=1)
         by_noise -= count.sum(axis=1) - count.shape[1] - deviation.sum(axis=1) / variance
-        return _Slopes(vectors @ inner @ vectors.T / 2, float(weights @ by_noise) / (2 * variance))
+        return Slopes(vectors @ inner @ vectors.T / 2, float(weights @ by_noise) / (2 * variance))
 
-    def _dense_slopes(self, stats: FloatArray, weights: FloatArray) -> _Slopes:
+    def _dense_slopes(self, stats: FloatArray, weights: FloatArray) -> Slopes:
         """Return the slopes of any clusters, by one inverse matrix each."""
         noise = self._number("noise")
         count, mean, deviation = feature_blocks(stats, 3)
@@ -504,7 +512,7 @@ class TimeSeries(ColumnwiseModel):
             by_noise[rows] += (shrunk * shrunk).sum(axis=1)
             by_noise[rows] -= np.trace(inverse, axis1=1, axis2=2)
         variance = noise**2
-        return _Slopes(by_covariance / (2 * variance), float(weights @ by_noise) / (2 * variance))
+        return Slopes(by_covariance / (2 * variance), float(weights @ by_noise) / (2 * variance))
 
 
 class Grid(NamedTuple):
@@ -522,14 +530,14 @@ class Spectrum(NamedTuple):
     vectors: FloatArray
 
 
-class _Slopes(NamedTuple):
+class Slopes(NamedTuple):
     """Weighted slopes of log f by each entry of a curve's covariance and the noise variance."""
 
     by_covariance: FloatArray
     by_variance: float
 
 
-class _Posterior(NamedTuple):
+class Posterior(NamedTuple):
     """Mean and covariance of each cluster's curve, as seen from the prior mean."""
 
     mean: FloatArray
