@@ -32,6 +32,8 @@ ORDER = (
     "_kernels",
     "agglomerate",
     "posterior",
+    "layout",
+    "explanations",
     "regression",
     "coalescent",
     "_fixed_tree",
@@ -48,6 +50,7 @@ ORDER = (
     "estimators",
     "comparison",
     "bhclust",
+    "plots",
     "report",
     "cli",
 )
