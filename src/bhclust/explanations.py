@@ -195,7 +195,7 @@ def label_nodes(
     >>> sorted(label_nodes(fitted, fitted.tree_.children(root), top=1).values())
     ['goal', 'orbit']
     """
-    tree, model, columns = _parts(estimator)
+    tree, _, columns = _parts(estimator)
     top = check_count(top, name="top", owner="label_nodes")
     chosen = skeleton(tree, _LABELLED_TIPS).nodes.tolist() if nodes is None else list(nodes)
     for node in chosen:
@@ -226,14 +226,20 @@ def _words(features: list[FeatureContribution], side: int, top: int, lower: bool
     return words
 
 
-def _parts(estimator: Any) -> tuple[Tree, ClusterModel, tuple[Column, ...]]:
+class _Parts(NamedTuple):
+    tree: Tree
+    model: ClusterModel
+    columns: tuple[Column, ...]
+
+
+def _parts(estimator: Any) -> _Parts:
     model = getattr(estimator, "model_", None)
     if not isinstance(model, ClusterModel):
         raise BhclustError(
             f"explanations need a fitted BayesianHierarchicalClustering or BayesianRoseTree, got "
             f"{type(estimator).__name__}: fit one of these first."
         )
-    return estimator.tree_, model, estimator.schema_.columns
+    return _Parts(estimator.tree_, model, estimator.schema_.columns)
 
 
 def _checked_nodes(tree: Tree, nodes: Iterable[int] | None) -> IntArray:

@@ -336,7 +336,7 @@ def sample_items(
 
 def split_contributions(tree: Tree, model: ClusterModel, node: int) -> FloatArray:
     """Return the log Bayes factor for splitting a node into its children, feature by feature."""
-    return splits_contributions(tree, model, np.array([node]))[0]
+    return np.asarray(splits_contributions(tree, model, np.array([node]))[0])
 
 
 def splits_contributions(tree: Tree, model: ClusterModel, nodes: IntArray) -> FloatArray:
