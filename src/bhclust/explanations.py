@@ -285,10 +285,12 @@ def _with_direction(
     if not values.shape[1]:  # a part of a mixed model without levels
         return record
     quantity, category, code = levels.quantity[j], None, 0
-    if values.shape[1] > 1 or column.kind == "categorical":
-        seen = np.where(np.isnan(values), -np.inf, values).max(axis=0)
-        least = np.where(np.isnan(values), np.inf, values).min(axis=0)
-        code = int(np.argmax(np.where(np.isfinite(seen), seen - least, 0.0)))
+    categorical = values.shape[1] > 1 or column.kind == "categorical"
+    observed = values[~np.isnan(values).any(axis=1)]
+    if categorical and len(observed):
+        # If only one side was observed no category differs, and its most frequent one is told.
+        gap = np.ptp(observed, axis=0)
+        code = int(np.lexsort((observed.max(axis=0), gap))[-1])
         category = column.categories[code] if code < len(column.categories) else code
         quantity = f"{quantity} of {category!r}"
     shown = tuple(None if np.isnan(level) else float(level) for level in values[:, code])

@@ -25,6 +25,9 @@ REJECTED = "#c8102e"
 #: ways to turn what is known of a node into how high it is drawn
 SCALES = ("auto", "height", "log_odds", "rank")
 
+# Log odds beyond this, which are infinite for all purposes, are drawn as if they were this.
+_MOST_ODDS = 1e100
+
 # Part of the height that goes to the joins between clusters, which are few and matter most.
 _BETWEEN = 0.4
 
@@ -183,6 +186,7 @@ def log_odds_heights(tree: Tree) -> FloatArray:
     finite = odds[np.isfinite(odds)]
     if len(odds):
         low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
+        low, high = max(low, -_MOST_ODDS), min(high, _MOST_ODDS)
         height[tree.n_leaves :] = np.sqrt(1 + high - np.clip(odds, low, high))
     out: list[float] = height.tolist()
     for node, above in enumerate(tree.parent.tolist()):

@@ -116,10 +116,8 @@ def _numbered(labels: Any, n_leaves: int, owner: str) -> IntArray:
 
 def short(name: str) -> str:
     """Cut a long name, and keep a line break from making two lines of it."""
-    line = " ".join(name.split()) or name.strip()
-    # matplotlib reads a pair of dollars as a formula.
-    line = line if len(line) <= LONGEST_NAME else line[: LONGEST_NAME - 1] + "…"
-    return line.replace("$", r"\$")
+    line = " ".join(name.split())
+    return line if len(line) <= LONGEST_NAME else line[: LONGEST_NAME - 1] + "…"
 
 
 def font_for(pixels: float, n_lines: int, dpi: float, largest: float = FONT_SIZE) -> float | None:
@@ -191,7 +189,8 @@ class Texts:
         self._ax.text(
             float(place[0]),
             float(place[1]),
-            text.replace("$", r"\$"),
+            text,
+            parse_math=False,
             fontsize=self._font_size,
             color=colour,
             ha="center",

@@ -200,5 +200,7 @@ def regression(
             for edge in band(mean, deviation):
                 ax.plot(at, edge, color=colour, linewidth=0.8, linestyle=(0, (4, 2)))
     names = [short(column.name) for column in estimator.schema_.columns]
-    ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]), xlabel=names[0], ylabel=names[1])
+    ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    ax.set_xlabel(names[0], parse_math=False)
+    ax.set_ylabel(names[1], parse_math=False)
     return ax

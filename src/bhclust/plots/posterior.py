@@ -111,7 +111,9 @@ def density(estimator: Any, X: Any = None, ax: Axes | None = None, *, n_grid: in
             zorder=3,
         )
     names = [short(column.name) for column in columns]
-    ax.set(xlim=limits[0], ylim=limits[1], xlabel=names[0], ylabel=names[1])
+    ax.set(xlim=limits[0], ylim=limits[1])
+    ax.set_xlabel(names[0], parse_math=False)
+    ax.set_ylabel(names[1], parse_math=False)
     return ax
 
 
@@ -278,7 +280,9 @@ def _names_beside(ax: Axes, names: list[str]) -> None:
     if size is None:
         ax.set(yticks=[], xlabel=f"{len(names)} leaves in the order of the tree")
         return
-    ax.set_yticks(range(len(names)), labels=[short(name) for name in names], fontsize=size)
+    ax.set_yticks(
+        range(len(names)), labels=[short(name) for name in names], fontsize=size, parse_math=False
+    )
     ax.tick_params(axis="y", length=0)
 
 

@@ -264,7 +264,9 @@ def _row_names(ax: Axes, names: list[str]) -> None:
     if size is None:
         return
     ax.yaxis.tick_right()
-    ax.set_yticks(range(len(names)), labels=[short(name) for name in names], fontsize=size)
+    ax.set_yticks(
+        range(len(names)), labels=[short(name) for name in names], fontsize=size, parse_math=False
+    )
     ax.tick_params(axis="y", length=0)
 
 
@@ -274,7 +276,7 @@ def _column_names(ax: Axes, names: list[str]) -> None:
         return
     ax.xaxis.tick_top()
     texts = [short(name) for name in names]
-    ax.set_xticks(range(len(names)), labels=texts, fontsize=size, rotation=90)
+    ax.set_xticks(range(len(names)), labels=texts, fontsize=size, rotation=90, parse_math=False)
     ax.tick_params(axis="x", length=0)
 
 

@@ -57,6 +57,9 @@ _MOST_LABELS = 40
 _MOST_TRIED = 300
 _MOST_PIECES = 900
 
+# A tree that is not higher than this is flat: matplotlib has no axis for it.
+_LOWEST_HEIGHT = 1e-200
+
 # Steps of an arc over the whole circle.
 _CIRCLE = 180
 
@@ -76,12 +79,18 @@ class Drawing(NamedTuple):
     first: FloatArray
     last: FloatArray
 
+    @property
+    def highest(self) -> float:
+        """Height of the highest node; 1 if all are as good as zero."""
+        highest = float(self.height.max())
+        return highest if highest > _LOWEST_HEIGHT else 1.0
+
 
 class Lines(NamedTuple):
-    """Pieces of line in places and heights, shape (n, 2, 2), and the style of each."""
+    """Pieces of line in places and heights, shape (n, 2, 2), and the cluster of each."""
 
     ends: FloatArray
-    colour: list[str]
+    cluster: IntArray
     rejected: npt.NDArray[np.bool_]
 
 
@@ -143,12 +152,12 @@ def dendrogram(
     check_choice(orientation, _ORIENTATIONS, name="orientation", owner=owner)
     thing = subject(tree, labels, names, owner)
     drawing = prepare(thing, height, top, owner)
+    words = _checked_words(node_labels, thing.tree, owner)
     upright = orientation in ("top", "bottom")
     length = float(np.clip(_TIP * drawing.drawn.n_tips, 5.0, _LONGEST))
     ax = get_axes(ax, (length, 5.0) if upright else (6.5, length), owner)
     lines = draw_tree(ax, drawing, orientation, owner)
     _height_axis(ax, drawing, orientation, height)
-    words = _checked_words(node_labels, thing.tree, owner)
     _tip_names(ax, drawing, thing.names, words, orientation)
     settle(ax)
     texts = Texts(ax, lines, most=_MOST_LABELS + len(words))
@@ -195,6 +204,7 @@ def radial(
         raise BhclustError(f"{owner}: arc must be above 0 and at most 360, got {arc!r}.")
     thing = subject(tree, labels, names, owner)
     drawing = prepare(thing, height, top, owner)
+    words = _checked_words(node_labels, thing.tree, owner)
     ax = get_axes(ax, (7.0, 7.0), owner)
     bend = _Bend(drawing, np.deg2rad(arc))
     lines = line_pieces(drawing)
@@ -207,11 +217,10 @@ def radial(
     ax.set_xticks([])
     ax.set_yticks([])
     bare(ax)
-    words = _checked_words(node_labels, thing.tree, owner)
     ax.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
     settle(ax)
-    _names_around(ax, drawing, bend, thing.names, words)
-    seen = [pieces[k] for k in _highest(lines)] + triangles
+    around = _names_around(ax, drawing, bend, thing.names, words)
+    seen = [pieces[k] for k in _highest(lines)] + triangles + around
     texts = Texts(ax, seen, most=_MOST_LABELS + len(words))
     _write(texts, drawing, words, log_odds, bend.point, 0.0)
     return ax
@@ -254,11 +263,7 @@ def line_pieces(drawing: Drawing) -> Lines:
     of_leg = np.where(drawing.cluster[above] >= 0, drawing.cluster[above], drawing.cluster[below])
     cluster = np.concatenate([of_leg, drawing.cluster[joins]])
     rejected = np.concatenate([drawing.rejected[above], drawing.rejected[joins]])
-    colour = [
-        REJECTED if bad else colour_of(c)
-        for bad, c in zip(rejected.tolist(), cluster.tolist(), strict=True)
-    ]
-    return Lines(np.concatenate([legs, bars]), colour, rejected)
+    return Lines(np.concatenate([legs, bars]), cluster, rejected)
 
 
 def draw_tree(ax: Axes, drawing: Drawing, orientation: str, owner: str) -> list[FloatArray]:
@@ -273,7 +278,7 @@ def draw_tree(ax: Axes, drawing: Drawing, orientation: str, owner: str) -> list[
         ends, triangles = ends[:, :, ::-1], triangles[:, :, ::-1]
     _add_lines(ax, list(ends), lines, drawing.drawn.n_tips, owner)
     _add_triangles(ax, list(triangles), drawing, owner)
-    highest = float(drawing.height.max()) or 1.0
+    highest = drawing.highest
     along, up = (-0.6, drawing.drawn.n_tips - 0.4), (0.0, 1.06 * highest)
     if orientation == "top":
         ax.set(xlim=along, ylim=up)
@@ -291,6 +296,9 @@ def _highest(lines: Lines) -> IntArray:
 
 def _add_lines(ax: Axes, pieces: list[FloatArray], lines: Lines, n_tips: int, owner: str) -> None:
     collections = matplotlib_part("collections", owner)
+    # The last colour is that of cluster −1, several clusters.
+    numbers = range(max(int(lines.cluster.max(initial=0)) + 1, 1))
+    palette = matplotlib_part("colors", owner).to_rgba_array([*map(colour_of, numbers), MIXED])
     width = 1.3 if n_tips <= 60 else 0.9 if n_tips <= 400 else 0.5
     for bad in (False, True):
         chosen = np.flatnonzero(lines.rejected == bad)
@@ -298,7 +306,7 @@ def _add_lines(ax: Axes, pieces: list[FloatArray], lines: Lines, n_tips: int, ow
             continue
         collection = collections.LineCollection(
             [pieces[k] for k in chosen],
-            colors=[lines.colour[k] for k in chosen],
+            colors=REJECTED if bad else palette[lines.cluster[chosen]],
             linewidths=width,
             linestyles=(0, (3.0, 1.6)) if bad else "solid",
             capstyle="butt" if bad else "projecting",
@@ -390,7 +398,9 @@ def _tip_names(
         rotation, size = 0.0, FONT_SIZE
     else:
         rotation = 90.0 if upright else 0.0
-    axis.set_ticks(list(range(n_tips)), labels=texts, rotation=rotation, fontsize=size)
+    axis.set_ticks(
+        list(range(n_tips)), labels=texts, rotation=rotation, fontsize=size, parse_math=False
+    )
     {"top": ax.xaxis.tick_bottom, "bottom": ax.xaxis.tick_top}.get(
         orientation, ax.yaxis.tick_right if orientation == "left" else ax.yaxis.tick_left
     )()
@@ -454,7 +464,7 @@ class _Bend:
 
     def __init__(self, drawing: Drawing, arc: float) -> None:
         self._step = arc / max(drawing.drawn.n_tips, 1)
-        self._highest = float(drawing.height.max()) or 1.0
+        self._highest = drawing.highest
 
     def angle(self, place: Any) -> Any:
         return np.pi / 2 - (np.asarray(place) + 0.5) * self._step
@@ -483,8 +493,11 @@ class _Bend:
 
 def _names_around(
     ax: Axes, drawing: Drawing, bend: _Bend, names: Sequence[str], words: Mapping[int, str]
-) -> None:
-    """Write the names of the tips around the circle, and shrink it so that they stay inside."""
+) -> list[FloatArray]:
+    """Write the names of the tips around the circle, and shrink it so that they stay inside.
+
+    Return the line on which each name stands.
+    """
     frame, dpi = ax.get_window_extent(), float(ax.figure.dpi)
     half = min(frame.width, frame.height) / 2
     texts = _tip_labels(drawing, names, words)
@@ -496,14 +509,17 @@ def _names_around(
         if radius > half / 3 and tip >= 1.05 * size * dpi / 72:
             break
     else:
-        return
+        return []
+    around = []
     limit = half / radius
     ax.set(xlim=(-limit, limit), ylim=(-limit, limit))
     gap = 1 + 3 * dpi / 72 / radius
     for place, (text, cluster) in enumerate(zip(texts, _tip_clusters(drawing), strict=True)):
         angle = float(np.rad2deg(bend.angle(place)))
-        x, y = gap * np.cos(np.deg2rad(angle)), gap * np.sin(np.deg2rad(angle))
-        is_left = np.cos(np.deg2rad(angle)) < 0
+        ray = np.array([np.cos(np.deg2rad(angle)), np.sin(np.deg2rad(angle))])
+        x, y = gap * ray
+        around.append(np.array([gap * ray, limit * ray]))
+        is_left = ray[0] < 0
         ax.text(
             x,
             y,
@@ -513,5 +529,7 @@ def _names_around(
             va="center",
             rotation_mode="anchor",
             fontsize=float(size),
+            parse_math=False,
             color=MIXED if cluster < 0 else colour_of(cluster),
         )
+    return around
