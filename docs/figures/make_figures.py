@@ -20,6 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from PIL import Image
 from scipy import sparse
 from sklearn.datasets import load_iris, load_wine
 
@@ -218,6 +219,11 @@ def zoo_co_clustering() -> None:
     plots.co_clustering(BayesianHierarchicalClustering().fit(table.iloc[::2]))
 
 
+def zoo_n_clusters() -> None:
+    """How many clusters the animals have."""
+    plots.n_clusters(BayesianHierarchicalClustering().fit(paper_table("zoo")[0]))
+
+
 def digits_rose() -> None:
     """The digits 0, 2 and 4, coloured by what they are."""
     data = load_paper_data("cedar_digits024")
@@ -231,6 +237,19 @@ def digits_heatmap() -> None:
     X = (data["X"] > 128).astype(int)
     fitted = BayesianHierarchicalClustering(Bernoulli()).fit(X)
     plots.heatmap(fitted, X, names=[str(d) for d in data["y"]], max_columns=64)
+
+
+def digits_radial() -> None:
+    """The digits in a circle, coloured by cluster."""
+    data = load_paper_data("cedar_digits024")
+    fitted = BayesianHierarchicalClustering(Bernoulli()).fit(data["X"] > 128)
+    plots.radial(fitted, names=[str(d) for d in data["y"]])
+
+
+def digits_co_clustering() -> None:
+    """Which digits belong together."""
+    data = load_paper_data("cedar_digits024")
+    plots.co_clustering(BayesianHierarchicalClustering(Bernoulli()).fit(data["X"] > 128))
 
 
 def digits_n_clusters() -> None:
@@ -259,6 +278,23 @@ def glass_heatmap() -> None:
     plots.heatmap(BayesianHierarchicalClustering().fit(table), table)
 
 
+def glass_radial() -> None:
+    """All glass fragments in a circle, coloured by their type."""
+    table, types = paper_table("glass")
+    fitted = BayesianHierarchicalClustering().fit(table)
+    plots.radial(fitted, labels=types, names=[f"type {k}" for k in types])
+
+
+def glass_co_clustering() -> None:
+    """Which glass fragments belong together."""
+    plots.co_clustering(BayesianHierarchicalClustering().fit(paper_table("glass")[0]))
+
+
+def glass_n_clusters() -> None:
+    """How many clusters the glass fragments have."""
+    plots.n_clusters(BayesianHierarchicalClustering().fit(paper_table("glass")[0]))
+
+
 def newsgroups_words() -> None:
     """Articles of four newsgroups: the top of the tree with words, as in the BHC paper."""
     table, _ = articles(200, 500)
@@ -273,6 +309,19 @@ def newsgroups_radial() -> None:
     table, groups = articles(30, 400)
     fitted = BayesianHierarchicalClustering(Multinomial()).fit(table)
     plots.radial(fitted, labels=groups, names=groups, height="rank")
+
+
+def newsgroups_heatmap() -> None:
+    """The words that tell the clusters of articles apart best."""
+    table, groups = articles(30, 400)
+    fitted = BayesianHierarchicalClustering(Multinomial()).fit(table)
+    plots.heatmap(fitted, table, names=groups, max_columns=50)
+
+
+def newsgroups_n_clusters() -> None:
+    """How many clusters the articles have."""
+    table, _ = articles(30, 400)
+    plots.n_clusters(BayesianHierarchicalClustering(Multinomial()).fit(table))
 
 
 def newsgroups_co_clustering() -> None:
@@ -301,14 +350,22 @@ WITH_DATA: tuple[Callable[[], None], ...] = (
     zoo_radial,
     zoo_heatmap,
     zoo_co_clustering,
+    zoo_n_clusters,
     digits_rose,
     digits_heatmap,
+    digits_radial,
+    digits_co_clustering,
     digits_n_clusters,
     glass_dendrogram,
     glass_density,
     glass_heatmap,
+    glass_radial,
+    glass_co_clustering,
+    glass_n_clusters,
     newsgroups_words,
     newsgroups_radial,
+    newsgroups_heatmap,
+    newsgroups_n_clusters,
     newsgroups_co_clustering,
 )
 
@@ -328,8 +385,6 @@ def save(picture: Callable[[], None], folder: Path) -> Path:
 
 def shrink(path: Path) -> None:
     """Rewrite a picture with a palette of 256 colours: a third of the size, nothing to see."""
-    from PIL import Image
-
     with Image.open(path) as picture:
         small = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
     small.save(path, optimize=True)

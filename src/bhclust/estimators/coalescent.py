@@ -337,7 +337,7 @@ class CoalescentClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             int(flat_labels(self.process_, tree, self._values, None, limit).max()) + 1
             for tree in posterior.trees
         ]
-        return np.bincount(numbers, weights=posterior.weights)
+        return np.bincount(numbers, weights=posterior.weights).astype(np.float64)
 
     # -- files -----------------------------------------------------------------------------------
 
