@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import matplotlib as mpl
 
@@ -374,6 +377,16 @@ def test_every_plot_takes_axes_and_returns_them(blocks, guests, points, curves):
         plt.close("all")
 
 
+def test_parts_of_a_figure_will_do(blocks, guests):
+    figure = plt.figure(layout="constrained")
+    left, right = figure.subfigures(1, 2)
+    for part in (left, right):
+        ax = part.subplots()
+        assert plots.dendrogram(blocks, ax) is ax
+    assert plots.heatmap(guests, GUESTS, figure.subfigures().subplots())
+    figure.canvas.draw()
+
+
 def test_heat_map_rows_stand_beside_their_leaves(guests):
     ax = plots.heatmap(guests, GUESTS)
     tree_axes, stripe, heat = ax.child_axes
@@ -524,6 +537,7 @@ def test_bars_are_the_distribution_of_the_number_of_clusters(blocks):
         fitted = k == blocks.n_clusters_
         assert (to_hex(bar.get_facecolor()) == COLOURS[0]) == fitted
     assert sum(bar.get_height() for bar in ax.patches) > 0.99
+    assert f"the {blocks.n_clusters_} fitted" in ax.get_xlabel()
     assert plots.n_clusters(blocks.tree_).patches
     greedy = CoalescentClustering(random_state=0).fit(POINTS)
     expected = np.zeros(greedy.n_clusters_ + 1)
@@ -631,6 +645,21 @@ def test_seaborn_draws_our_trees(kind):
     # Every cluster is one block of rows in the picture.
     labels = fitted.labels_[order]
     assert np.count_nonzero(np.diff(labels)) == fitted.n_clusters_ - 1
+
+
+def test_every_picture_of_the_page_has_its_code_and_is_small():
+    folder = Path(__file__).parents[1] / "docs" / "figures"
+    code = ast.parse((folder / "make_figures.py").read_text("utf-8"))
+    lists = [
+        [name.id for name in node.value.elts]
+        for node in code.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Tuple)
+    ]
+    made = {name for names in lists for name in names}
+    page = (folder.parent / "plots.md").read_text("utf-8")
+    shown = set(re.findall(r"\(figures/(\w+)\.png\)", page))
+    assert shown == made == {path.stem for path in folder.glob("*.png")}
+    assert max(path.stat().st_size for path in folder.glob("*.png")) < 150_000
 
 
 def test_words_label_the_nodes_of_documents():

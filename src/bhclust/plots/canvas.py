@@ -242,7 +242,8 @@ def bare(ax: Axes, keep: Sequence[str] = ()) -> None:
 
 def settle(ax: Axes) -> None:
     """Let the figure find its arrangement, so that pixels can be measured."""
-    ax.figure.draw_without_rendering()  # type: ignore[union-attr]
+    whole: Any = ax.figure.figure  # the axes may be on a part of a figure
+    whole.draw_without_rendering()
 
 
 def ranges(values: npt.NDArray[Any], margin: float = 0.08) -> tuple[float, float]:

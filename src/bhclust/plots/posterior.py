@@ -320,19 +320,10 @@ def n_clusters(estimator: Any, ax: Axes | None = None) -> Axes:
     colours = [COLOURS[0] if k == fitted else "#9ecae1" for k in numbers]
     heights = np.pad(probability, (0, max(0, high + 1 - len(probability))))[low : high + 1]
     ax.bar(numbers, heights, width=0.8, color=colours)
-    ax.set(xlabel="number of clusters", ylabel="posterior probability")
+    ax.set(xlabel=f"number of clusters (dark: the {fitted} fitted)")
+    ax.set_ylabel("posterior probability")
     ax.set_xlim(low - 0.7, high + 0.7)
     ax.xaxis.set_major_locator(matplotlib_part("ticker", owner).MaxNLocator(integer=True))
-    ax.annotate(
-        f"fitted: {fitted}",
-        (fitted, float(heights[fitted - low])),
-        xytext=(0, 4),
-        textcoords="offset points",
-        ha="center",
-        va="bottom",
-        fontsize=8,
-    )
-    ax.margins(y=0.12)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     return ax
