@@ -446,6 +446,19 @@ def test_heat_map_chooses_columns_of_a_wide_table():
         plots.heatmap(fitted, X[:5])
 
 
+def test_neighbouring_rows_of_a_long_table_share_a_line_of_the_picture():
+    X = np.repeat([[0, 1], [1, 0]], [1200, 1300], axis=0)
+    fitted = BayesianHierarchicalClustering(learn=False, strategy="ward").fit(X)
+    ax = plots.heatmap(fitted, X)
+    heat = ax.child_axes[2]
+    picture = picture_of(heat)
+    assert picture.shape == (1000, 2, 4)
+    assert heat.get_ylim() == (2499.5, -0.5)
+    dark = picture[:, :, :3].mean(axis=2) < 0.3
+    assert dark[:, 0].mean() == pytest.approx(0.52, abs=0.01)
+    assert np.count_nonzero(np.diff(dark[:, 0])) == 1
+
+
 def test_rows_of_weight_zero_are_not_in_the_pictures():
     weight = np.arange(len(POINTS)) % 3
     fitted = BayesianHierarchicalClustering("diagonal_gaussian").fit(POINTS, sample_weight=weight)
@@ -486,6 +499,18 @@ def test_density_shows_every_point_in_its_cluster(points):
         plots.density(coalescent)
     with pytest.raises(ValueError, match="X must hold the 30 rows"):
         plots.density(points, POINTS[:3])
+
+
+def test_points_with_holes_are_left_out_of_the_picture():
+    X = POINTS.copy()
+    X[:3, 1] = np.nan
+    ax = plots.density(BayesianHierarchicalClustering("diagonal_gaussian").fit(X), n_grid=30)
+    shown = np.concatenate([offsets(c) for c in scatters(ax)])
+    assert np.isnan(shown).any(axis=1).sum() == 3
+    assert np.isfinite([*ax.get_xlim(), *ax.get_ylim()]).all()
+    ax.figure.canvas.draw()
+    assert canvas.ranges(np.full(3, np.nan)) == (-1.0, 1.0)
+    assert canvas.ranges(np.zeros(3)) == (-1.0, 1.0)
 
 
 def test_contours_hold_the_shares_that_they_say():
@@ -577,6 +602,8 @@ def test_curves_are_the_models_with_their_bands(curves):
         top = shape.get_paths()[0].vertices[:, 1].max()
         assert top == pytest.approx((expected.mean[0] + 2 * deviation).max())
     assert len(plots.curves(curves).lines) == curves.n_clusters_
+    many = BayesianHierarchicalClustering(TimeSeries(times=TIMES), n_clusters=15).fit(CURVES)
+    assert len(plots.curves(many).lines) == 12
     assert plots.curves(curves, node=node, members=False).get_legend().get_texts()[
         0
     ].get_text() == (f"node {node} ({len(members)})")

@@ -248,7 +248,10 @@ def settle(ax: Axes) -> None:
 
 def ranges(values: npt.NDArray[Any], margin: float = 0.08) -> tuple[float, float]:
     """Return limits a little wider than the values."""
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    seen = values[np.isfinite(values)]
+    if not len(seen):
+        return -1.0, 1.0
+    low, high = float(seen.min()), float(seen.max())
     pad = margin * (high - low) or 0.5 * abs(high) or 1.0
     return low - pad, high + pad
 

@@ -25,6 +25,9 @@ from bhclust.tree import Tree
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Without a label so many clusters are drawn, the largest.
+_MOST_CLUSTERS = 12
+
 # Member curves are paler the more there are, but never paler than this.
 _PALEST = 0.05
 
@@ -47,7 +50,8 @@ def curves(
     ----------
     estimator : fitted estimator with a TimeSeries model
     label : int, optional
-        A cluster of ``labels_``; by default all clusters are drawn, without members.
+        A cluster of ``labels_``; by default the mean curves of all clusters are drawn, or of the
+        twelve largest.
     ax : Axes, optional
         Where to draw; by default a new figure.
     node : int, optional
@@ -121,7 +125,7 @@ def _chosen(
     if label is not None:
         at = check_count(label, name="label", owner=owner, lowest=0, highest=len(nodes) - 1)
         return nodes[[at]], [at]
-    return nodes, list(range(len(nodes)))
+    return nodes[:_MOST_CLUSTERS], list(range(min(len(nodes), _MOST_CLUSTERS)))
 
 
 def _stats(tree: Tree) -> FloatArray:

@@ -42,6 +42,9 @@ _CATEGORIES = (
 # Real numbers further from the mean than this are as blue or red as can be.
 _MOST_DEVIATIONS = 2.0
 
+# Rows of colours that a picture has at most.
+_MOST_ROWS = 1000
+
 # Where things stand in the axes: from the left the tree, the stripe of clusters, the heat map.
 _TREE, _STRIPE, _HEAT = 0.24, 0.02, 0.73
 
@@ -187,9 +190,20 @@ def _draw_heat(ax: Axes, shown: _Columns, order: IntArray) -> None:
     picture = np.empty((len(order), len(shown.columns), 4))
     for j, column in enumerate(shown.columns):
         picture[:, j] = colours_of_column(shown.values[order, j], column.kind)
-    ax.imshow(picture, aspect="auto", interpolation="nearest" if len(order) < 500 else "auto")
+    extent = (-0.5, picture.shape[1] - 0.5, len(order) - 0.5, -0.5)
+    ax.imshow(_fewer_rows(picture), aspect="auto", interpolation="nearest", extent=extent)
     ax.set(xticks=[], yticks=[])
     bare(ax)
+
+
+def _fewer_rows(picture: FloatArray) -> FloatArray:
+    """Average the colours of neighbouring rows where there are more rows than can be seen."""
+    n_rows = len(picture)
+    if n_rows <= _MOST_ROWS:
+        return picture
+    edges = np.linspace(0, n_rows, _MOST_ROWS + 1).astype(np.intp)
+    sums = np.add.reduceat(picture, edges[:-1], axis=0)
+    return np.asarray(sums / np.diff(edges)[:, None, None])
 
 
 def colours_of_column(values: FloatArray, kind: Kind) -> FloatArray:
