@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from pathlib import Path
 
@@ -34,6 +35,9 @@ def test_examples_run(page, tmp_path, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run(page)
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:  # a page leaves its figures open
+        pyplot.close("all")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -336,16 +336,49 @@ def sample_items(
 
 def split_contributions(tree: Tree, model: ClusterModel, node: int) -> FloatArray:
     """Return the log Bayes factor for splitting a node into its children, feature by feature."""
-    children = tree.children(node)
-    if not len(children):
-        raise BhclustError(f"node {node} is a leaf: there is no split to explain.")
-    return _separation_contributions(model, _stats(tree)[children])
+    return np.asarray(splits_contributions(tree, model, np.array([node]))[0])
+
+
+def splits_contributions(tree: Tree, model: ClusterModel, nodes: IntArray) -> FloatArray:
+    """Return `split_contributions` of many nodes at once, shape ``(len(nodes), n_features)``.
+
+    It is ``Σ log f(child) - log f(node)`` by feature. Each round adds one more child to the
+    unions of all nodes that have one left, in one batched call of the model.
+    """
+    stats = _stats(tree)
+    first, n_children = tree.child_ptr[nodes], np.diff(tree.child_ptr)[nodes]
+    if (n_children == 0).any():
+        leaf = int(nodes[np.argmin(n_children)])
+        raise BhclustError(f"node {leaf} is a leaf: there is no split to explain.")
+    union = stats[tree.child_index[first]]
+    total = np.zeros((len(nodes), 1))
+    for k in range(1, int(n_children.max(initial=1))):
+        active = np.flatnonzero(n_children > k)
+        part = stats[tree.child_index[first[active] + k]]
+        added = model.feature_contributions(union[active], part)
+        if k == 1:  # every node has a second child, so this round tells the number of features
+            total = np.zeros((len(nodes), added.shape[1]))
+        total[active] += added
+        union[active] = model.merge(union[active], part)
+    return total
 
 
 def cluster_contributions(
     tree: Tree, model: ClusterModel, labels: IntArray, label: int
 ) -> FloatArray:
     """Return the log Bayes factor for keeping a cluster apart from all the rest, by feature."""
+    return cluster_sides(tree, model, labels, label).contributions
+
+
+class Sides(NamedTuple):
+    """A cluster and all the rest: their statistics, and what keeps them apart by feature."""
+
+    stats: FloatArray
+    contributions: FloatArray
+
+
+def cluster_sides(tree: Tree, model: ClusterModel, labels: IntArray, label: int) -> Sides:
+    """Return a cluster and all the rest, and what keeps them apart feature by feature."""
     nodes = cluster_nodes(tree, labels)
     label = check_count(label, name="label", owner="explain", lowest=0, highest=len(nodes) - 1)
     stats = _stats(tree)[nodes]
@@ -355,16 +388,9 @@ def cluster_contributions(
     rest = others[:1]
     for other in others[1:]:
         rest = model.merge(rest, other[None])
-    return _separation_contributions(model, np.concatenate([stats[label : label + 1], rest]))
-
-
-def _separation_contributions(model: ClusterModel, stats: FloatArray) -> FloatArray:
-    """Return ``Σ log f_c - log f(∪ c)`` by feature: each step adds one part to the union."""
-    union, total = stats[:1], np.zeros(1)
-    for part in stats[1:]:
-        total = total + model.feature_contributions(union, part[None])[0]
-        union = model.merge(union, part[None])
-    return total
+    here = stats[label : label + 1]
+    contributions = model.feature_contributions(here, rest)[0]
+    return Sides(np.concatenate([here, rest]), contributions)
 
 
 def _row_blocks(X: Any, n_nodes: int) -> list[Any]:

@@ -1,12 +1,9 @@
 """The scikit-learn estimators: validate, call, store."""
 
-from bhclust.estimators.agglomerative import (
-    BayesianHierarchicalClustering,
-    BayesianRoseTree,
-    FeatureContribution,
-)
+from bhclust.estimators.agglomerative import BayesianHierarchicalClustering, BayesianRoseTree
 from bhclust.estimators.coalescent import CoalescentClustering
 from bhclust.estimators.files import load
+from bhclust.explanations import FeatureContribution
 
 __all__ = [
     "BayesianHierarchicalClustering",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bhclust import io, posterior
+from bhclust import explanations, io, posterior
 from bhclust._coordinates import Prior
 from bhclust._linkage import numeric_features
 from bhclust._validation import (
@@ -27,6 +27,7 @@ from bhclust._validation import (
 )
 from bhclust.agglomerate import EngineName, score_tree
 from bhclust.estimators._view import ViewMixin
+from bhclust.explanations import FeatureContribution
 from bhclust.learn import Plan, fit_tree
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
 from bhclust.models import ClusterModel, choose_model, named_model
@@ -37,13 +38,6 @@ from bhclust.tables import Table, read_table
 from bhclust.tree import Tree
 
 _MIXINGS = ("dirichlet_process", "constant", "rose")
-
-
-class FeatureContribution(NamedTuple):
-    """One feature's share in the log Bayes factor of a split."""
-
-    feature: str
-    log_bayes_factor: float
 
 
 class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -222,17 +216,23 @@ class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[m
         return posterior.sample_partitions(self.tree_, n_samples, rng)
 
     def explain(self, node: int | None = None, top: int = 10) -> list[FeatureContribution]:
-        """Return the features that speak most for splitting a node (the root by default)."""
+        """Return the features that speak most for splitting a node (the root by default).
+
+        The `levels` of a feature say where each child stands, in the order of
+        ``tree_.children(node)``; see `bhclust.explanations`.
+        """
         check_is_fitted(self)
         at = int(self.tree_.roots[-1]) if node is None else node
-        return self._ranked(posterior.split_contributions(self.tree_, self.model_, at), top)
+        return explanations.explain_nodes(self, [at], top)[0].features
 
     def explain_cluster(self, label: int, top: int = 10) -> list[FeatureContribution]:
-        """Return the features that set a cluster of `labels_` apart from all the rest."""
+        """Return the features that set a cluster of `labels_` apart from all the rest.
+
+        The first of the `levels` of a feature is that of the cluster, the second that of all
+        other rows of the tree.
+        """
         check_is_fitted(self)
-        labels = self.labels_[self.leaf_rows_]
-        contributions = posterior.cluster_contributions(self.tree_, self.model_, labels, label)
-        return self._ranked(contributions, top)
+        return explanations.explain_cluster(self, label, top)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted estimator to one ``.npz`` file that `bhclust.load` reads."""
@@ -373,14 +373,6 @@ class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[m
         if (leaves < 0).any():
             raise BhclustError("a row of weight zero is not in the tree.")
         return np.asarray(leaves)
-
-    def _ranked(self, contributions: FloatArray, top: int) -> list[FeatureContribution]:
-        check_count(top, name="top", owner="explain")
-        names = self.schema_.names
-        if len(contributions) != len(names):
-            names = ("all features",)
-        order = np.argsort(-contributions, kind="stable")[:top]
-        return [FeatureContribution(names[j], float(contributions[j])) for j in order]
 
     def _say(self, line: str) -> None:
         if self.verbose:

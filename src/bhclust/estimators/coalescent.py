@@ -325,6 +325,21 @@ class CoalescentClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ign
             lambda tree: flat_labels(self.process_, tree, self._values, None, limit)
         )
 
+    def n_clusters_distribution(self, threshold: float | None = None) -> FloatArray:
+        """Return the probability of K clusters at index K.
+
+        The share of the sampled trees whose cut by likelihood ratios has K clusters; a greedy
+        tree has one number for sure.
+        """
+        check_is_fitted(self)
+        limit = self.threshold if threshold is None else threshold
+        posterior = self.posterior_ or _single(self.tree_, self.log_joint_)
+        numbers = [
+            int(flat_labels(self.process_, tree, self._values, None, limit).max()) + 1
+            for tree in posterior.trees
+        ]
+        return np.bincount(numbers, weights=posterior.weights).astype(np.float64)
+
     # -- files -----------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:

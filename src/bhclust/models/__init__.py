@@ -1,7 +1,7 @@
 """What a cluster is: conjugate models, their contract, and a check of it."""
 
 from bhclust.models.auto import choose_model, named_model
-from bhclust.models.base import ClusterModel, Column, Hyperparameter
+from bhclust.models.base import ClusterModel, Column, FeatureLevels, Hyperparameter
 from bhclust.models.check import check_model
 from bhclust.models.discrete import Bernoulli, Categorical, Multinomial, Poisson
 from bhclust.models.gaussian import DiagonalGaussian, Gaussian
@@ -17,6 +17,7 @@ __all__ = [
     "ClusterModel",
     "Column",
     "DiagonalGaussian",
+    "FeatureLevels",
     "Gaussian",
     "GaussianProcessExpert",
     "Hyperparameter",

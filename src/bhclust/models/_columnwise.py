@@ -271,6 +271,11 @@ def pair_blocks(n_items: int, n_clusters: int, width: int) -> Iterator[tuple[sli
             yield slice(i, i + n_rows), slice(k, k + n_columns)
 
 
+def ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
+    """Return ``part / whole``, NaN where the whole is zero."""
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
+
+
 def fill_missing(X: FloatArray, filled: npt.NDArray[Any]) -> FloatArray:
     """Return ``X`` with its missing entries taken from ``filled``."""
     return np.where(np.isnan(X), filled, X)

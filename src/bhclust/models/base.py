@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from bhclust._validation import BhclustError, FloatArray
+from bhclust._validation import BhclustError, FloatArray, IntArray
 
 Kind = Literal["binary", "categorical", "count", "real"]
 Missing = Literal["exact", "row", "error"]
@@ -43,6 +43,26 @@ class Hyperparameter(NamedTuple):
 
     name: str
     domain: Domain
+
+
+class FeatureLevels(NamedTuple):
+    """Where each cluster stands on each feature, as its items were observed.
+
+    ``value`` has one row a cluster and one column a level, NaN where nothing was observed;
+    ``feature`` is the feature that a level belongs to, increasing; ``quantity`` says in words
+    what the levels of each feature are. A categorical feature has one level a category, in the
+    order of the codes, any other feature one level.
+    """
+
+    value: FloatArray
+    feature: IntArray
+    quantity: tuple[str, ...]
+
+
+def one_level_each(value: FloatArray, quantity: str) -> FeatureLevels:
+    """Return levels of features that have one level each, all of the same quantity."""
+    n_features = value.shape[1]
+    return FeatureLevels(value, np.arange(n_features), (quantity,) * n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +147,13 @@ class ClusterModel(ABC):
         union = self.log_marginal(self.merge(stats_a, stats_b))
         apart = self.log_marginal(stats_a) + self.log_marginal(stats_b)
         return np.asarray(apart - union)[:, None]
+
+    def feature_levels(self, stats: FloatArray) -> FeatureLevels | None:
+        """Return where each cluster stands on each feature: the direction of an explanation.
+
+        None, the default, if the model cannot tell.
+        """
+        return None
 
     def summary(self, stats: FloatArray) -> dict[str, FloatArray]:
         """Describe each cluster by named arrays with one row a cluster."""

@@ -28,7 +28,8 @@ def check_model(model: ClusterModel, X: Any, *, seed: int = 0) -> None:
     order of items does not matter; log f is the sum of one-item log predictives (chain rule);
     missing entries add nothing where the model says so; `repeat` equals merging copies, and a
     row of weight w counts like w copies in `resolve`;
-    `feature_contributions` add up; `gradient` equals numerical differentiation.
+    `feature_contributions` add up; `feature_levels`, if there are any, fit the table; `gradient`
+    equals numerical differentiation.
 
     That log f is normalised over data cannot be tested for an unknown kind of data.
 
@@ -69,6 +70,7 @@ def check_model(model: ClusterModel, X: Any, *, seed: int = 0) -> None:
     laws.check_missing()
     laws.check_repeat()
     laws.check_contributions()
+    laws.check_levels()
     laws.check_gradient()
     _check_weighted_resolve(model, laws.X)
 
@@ -256,6 +258,22 @@ class _Laws:
             log_f(a) + log_f(b) - union,
             size=float(np.abs(union).max()),
         )
+
+    def check_levels(self) -> None:
+        law = "feature_levels"
+        levels = self.model.feature_levels(self.items)
+        if levels is None:
+            return
+        expected = (len(self.items), len(levels.feature))
+        if np.shape(levels.value) != expected:
+            self.fail(law, f"value must have shape {expected}, got {np.shape(levels.value)}")
+        n_columns = self.X.shape[1]
+        if len(levels.quantity) != n_columns:
+            self.fail(law, f"quantity must have {n_columns} entries, got {len(levels.quantity)}")
+        feature = np.asarray(levels.feature)
+        inside = (feature >= 0) & (feature < n_columns)
+        if not inside.all() or (np.diff(feature) < 0).any():
+            self.fail(law, f"feature must rise within 0 … {n_columns - 1}, got {feature.tolist()}")
 
     def check_gradient(self) -> None:
         law = "gradient"

@@ -27,9 +27,17 @@ from bhclust.models._columnwise import (
     log_rising,
     log_rising_slope,
     pair_blocks,
+    ratio,
     take_apart,
 )
-from bhclust.models.base import Column, Hyperparameter, Kind, Missing
+from bhclust.models.base import (
+    Column,
+    FeatureLevels,
+    Hyperparameter,
+    Kind,
+    Missing,
+    one_level_each,
+)
 
 # Prior items behind each binary or categorical feature. Two is the uniform prior for a balanced
 # binary feature; it does not grow with the number of categories, or clusters smaller than that
@@ -125,6 +133,11 @@ class Bernoulli(ColumnwiseModel):
         """Fill each missing entry with its more probable value."""
         probability, _ = self._probabilities(stats)
         return fill_missing(dense(self._table(X)), weights @ probability > 0.5)
+
+    def feature_levels(self, stats: FloatArray) -> FeatureLevels:
+        """Return the share of ones among each cluster's observed entries."""
+        ones, zeros = feature_blocks(stats, 2)
+        return one_level_each(ratio(ones, ones + zeros), "share of ones")
 
     def summary(self, stats: FloatArray) -> dict[str, FloatArray]:
         """Return each cluster's posterior mean ``probability`` of a one, ``(m, d)``."""
@@ -284,6 +297,13 @@ class Categorical(ColumnwiseModel):
         codes = np.stack([piece.argmax(axis=1) for piece in mixture], axis=1)
         return fill_missing(self._table(X), codes.astype(np.float64))
 
+    def feature_levels(self, stats: FloatArray) -> FeatureLevels:
+        """Return the share of each category among each cluster's observed entries."""
+        sizes = np.asarray(self.n_categories)
+        totals = self._totals(np.ascontiguousarray(stats)).repeat(sizes, axis=1)
+        feature = np.arange(len(sizes)).repeat(sizes)
+        return FeatureLevels(ratio(stats, totals), feature, ("share",) * len(sizes))
+
     def summary(self, stats: FloatArray) -> dict[str, FloatArray]:
         """Return each cluster's posterior mean ``probability`` of each category."""
         return {"probability": self._probabilities(stats)}
@@ -437,6 +457,12 @@ class Multinomial(ColumnwiseModel):
         mean = stats[:, :-2].sum(axis=1) / np.where(rows > 0, rows, 1.0)
         return np.where(rows > 0, mean, 0.0 if self.row_total is None else self.row_total)
 
+    def feature_levels(self, stats: FloatArray) -> FeatureLevels:
+        """Return the share of each column in the counts of each cluster."""
+        counts = stats[:, :-2]
+        shares = ratio(counts, counts.sum(axis=1, keepdims=True))
+        return one_level_each(shares, "share of the counts")
+
     def summary(self, stats: FloatArray) -> dict[str, FloatArray]:
         """Return each cluster's posterior mean ``probability`` of each column."""
         posterior = self._parameter("concentration") + stats[:, :-2]
@@ -551,6 +577,11 @@ class Poisson(ColumnwiseModel):
     def _posterior(self, stats: FloatArray) -> tuple[FloatArray, FloatArray]:
         count, total, _ = feature_blocks(stats, 3)
         return self._parameter("shape") + total, self._parameter("rate") + count
+
+    def feature_levels(self, stats: FloatArray) -> FeatureLevels:
+        """Return the mean of each cluster's observed counts."""
+        count, total, _ = feature_blocks(stats, 3)
+        return one_level_each(ratio(total, count), "mean count")
 
     def summary(self, stats: FloatArray) -> dict[str, FloatArray]:
         """Return each cluster's posterior mean ``rate``, ``(m, d)``."""

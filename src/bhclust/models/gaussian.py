@@ -27,7 +27,7 @@ from bhclust.models._columnwise import (
     log_rising_slope,
     pair_blocks,
 )
-from bhclust.models.base import Hyperparameter, Kind, Missing
+from bhclust.models.base import FeatureLevels, Hyperparameter, Kind, Missing, one_level_each
 
 # The default priors expect the variance of a column to be between clusters and inside them as
 # 16 : d, so that two centres are about √(2 · 16) = 5.7 standard deviations apart in any number of
@@ -282,6 +282,12 @@ class DiagonalGaussian(_CentredModel):
         # The weights of a row add up to one, so the origin may be added after the product.
         return fill_missing(self._table(X), expected + self._parameter("origin"))
 
+    def feature_levels(self, stats: FloatArray) -> FeatureLevels:
+        """Return the mean of each cluster's observed entries."""
+        count, mean, _ = feature_blocks(stats, 3)
+        means = np.where(count > 0, mean + self._parameter("origin"), np.nan)
+        return one_level_each(means, "mean")
+
     def summary(self, stats: FloatArray) -> dict[str, FloatArray]:
         """Return each cluster's posterior ``mean`` and ``standard_deviation``, ``(m, d)``.
 
@@ -523,6 +529,12 @@ class Gaussian(_CentredModel):
     def impute(self, stats: FloatArray, X: FloatArray, weights: FloatArray) -> FloatArray:
         """Return a copy of a complete table; missing values are an error here."""
         return np.array(self._table(X))
+
+    def feature_levels(self, stats: FloatArray) -> FeatureLevels:
+        """Return the mean of each cluster's rows."""
+        count, mean, _ = self._take(stats)
+        means = np.where(count > 0, mean + self._parameter("origin"), np.nan)
+        return one_level_each(means, "mean")
 
     def summary(self, stats: FloatArray) -> dict[str, FloatArray]:
         """Return each cluster's posterior ``mean`` and ``standard_deviation``, ``(m, d)``.

@@ -18,10 +18,10 @@ from bhclust._validation import (
     check_magnitude,
     check_positive,
 )
-from bhclust.models._columnwise import ColumnwiseModel, column_moments
+from bhclust.models._columnwise import ColumnwiseModel, column_moments, ratio
 from bhclust.models._covariance import KERNELS, Covariance, distance_covariance
 from bhclust.models._slots import COUNT, merge_slots, repeat_slots
-from bhclust.models.base import Hyperparameter, Kind, Missing
+from bhclust.models.base import FeatureLevels, Hyperparameter, Kind, Missing, one_level_each
 from bhclust.models.gaussian import Gaussian
 
 _KERNELS = tuple(kernel for kernel in KERNELS if kernel != "cubic_spline")
@@ -327,6 +327,12 @@ class GaussianProcessExpert(ColumnwiseModel):
     def impute(self, stats: FloatArray, X: FloatArray, weights: FloatArray) -> FloatArray:
         """Return a copy of a complete table; missing values are an error here."""
         return np.array(self._table(X))
+
+    def feature_levels(self, stats: FloatArray) -> FeatureLevels:
+        """Return the mean of each cluster's inputs and of its output."""
+        slots = self._slots(stats)
+        count = slots[:, :, COUNT, None]
+        return one_level_each(ratio((count * slots[:, :, 1:]).sum(1), count.sum(1)), "mean")
 
     def summary(self, stats: FloatArray) -> dict[str, FloatArray]:
         """Return ``mean`` and ``standard_deviation`` of each cluster's inputs."""

@@ -16,7 +16,14 @@ from bhclust._validation import (
     check_n_columns,
     listed,
 )
-from bhclust.models.base import ClusterModel, Column, Hyperparameter, Kind, Missing
+from bhclust.models.base import (
+    ClusterModel,
+    Column,
+    FeatureLevels,
+    Hyperparameter,
+    Kind,
+    Missing,
+)
 
 # From what asks least of missing values to what asks most.
 _STRICTNESS: tuple[Missing, ...] = ("exact", "row", "error")
@@ -239,6 +246,23 @@ class Mixed(ClusterModel):
 
         n_rows = np.broadcast_shapes((len(stats_a),), (len(stats_b),))[0]
         return self._columns_from((n_rows, self._n_columns()), contributions)
+
+    def feature_levels(self, stats: FloatArray) -> FeatureLevels:
+        """Return the levels of the parts, in table order; a part without any has none."""
+        quantity = [""] * self._n_columns()
+        values, features = [np.empty((len(stats), 0))], [np.empty(0, dtype=np.intp)]
+        for part in self._slices():
+            own = part.model.feature_levels(stats[:, part.block])
+            if own is None:
+                continue
+            values.append(own.value)
+            features.append(np.asarray(part.positions, dtype=np.intp)[own.feature])
+            for position, words in zip(part.positions, own.quantity, strict=True):
+                quantity[position] = words
+        feature = np.concatenate(features)
+        order = np.argsort(feature, kind="stable")
+        value = np.hstack(values)[:, order]
+        return FeatureLevels(value, feature[order], tuple(quantity))
 
     def summary(self, stats: FloatArray) -> dict[str, FloatArray]:
         """Return the summaries of the parts, named ``"0.probability"`` and so on."""

@@ -29,7 +29,7 @@ from bhclust.models._columnwise import (
     pair_blocks,
 )
 from bhclust.models._covariance import KERNELS, Covariance, unit_covariance
-from bhclust.models.base import Hyperparameter, Kind, Missing
+from bhclust.models.base import FeatureLevels, Hyperparameter, Kind, Missing, one_level_each
 from bhclust.models.gaussian import merge_moments, repeat_moments
 
 # The default prior expects this part of the variance to be noise around a cluster's curve.
@@ -442,6 +442,15 @@ class TimeSeries(ColumnwiseModel):
             curve = weights[i, chosen] @ self._posterior(joined).mean
             expected[i] = (self._parameter("mean") + curve)[grid.position]
         return fill_missing(table, expected)
+
+    def means_at_times(self, stats: FloatArray) -> FloatArray:
+        """Return the mean of each cluster's entries at each distinct time, NaN without any."""
+        count, mean, _ = feature_blocks(stats, 3)
+        return np.where(count > 0, mean + self._parameter("mean"), np.nan)
+
+    def feature_levels(self, stats: FloatArray) -> FeatureLevels:
+        """Return the mean of each cluster's entries at the time of each column."""
+        return one_level_each(self.means_at_times(stats)[:, self._grid.position], "mean")
 
     def summary(self, stats: FloatArray) -> dict[str, FloatArray]:
         """Return each cluster's ``mean`` curve and two deviations at the distinct times, (m, T).
