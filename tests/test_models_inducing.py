@@ -119,7 +119,8 @@ def test_length_scale_and_period_stay():
     assert set(model.gradient(model.suffstats(X), np.ones(12))) == set(names)
     with pytest.raises(BhclustError, match="length_scale is part of the statistics"):
         model.with_hyperparameters({"length_scale": 1.0})
-    fitted = BayesianHierarchicalClustering(InducingPointExpert(length_scale=0.7)).fit(X)
+    given = InducingPointExpert(length_scale=0.7)
+    fitted = BayesianHierarchicalClustering(given, learn="shared").fit(X)
     assert fitted.model_.length_scale == 0.7
     assert fitted.model_.noise != InducingPointExpert(length_scale=0.7).resolve(X).noise
 

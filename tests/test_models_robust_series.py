@@ -283,7 +283,9 @@ def test_odds_are_learned_from_outliers():
     wild = clean.copy()
     wild[::10, 4] = 9.0
     odds = [
-        BayesianHierarchicalClustering(RobustTimeSeries(times=times)).fit(X).model_.outlier_odds
+        BayesianHierarchicalClustering(RobustTimeSeries(times=times), learn=["outlier_odds"])
+        .fit(X)
+        .model_.outlier_odds
         for X in (clean, wild)
     ]
     assert odds[0] < 1 < odds[1]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bhclust._validation import BhclustError, FloatArray, check_count, check_matrix
 from bhclust.models._columnwise import frozen
-from bhclust.models.base import Hyperparameter
+from bhclust.models.base import FeatureLevels, Hyperparameter, one_level_each
 from bhclust.models.gp_expert import GaussianProcessExpert, Output
 
 # A further point must add this part of a curve's variance somewhere.
@@ -173,6 +173,11 @@ class InducingPointExpert(GaussianProcessExpert):
         k = self._n_input_stats
         inputs = self.input_model.repeat(stats[:, :k], weight)
         return np.hstack([inputs, stats[:, k:] * np.asarray(weight)[:, None]])
+
+    def feature_levels(self, stats: FloatArray) -> FeatureLevels:
+        """Return the mean of each cluster's inputs; that of its output is not in the sums."""
+        inputs = self.input_model.feature_levels(self.input_stats(stats)).value
+        return one_level_each(np.hstack([inputs, np.full((len(stats), 1), np.nan)]), "mean")
 
     def leaf_features(self, stats: FloatArray) -> LeafFeatures:
         """Return features and outputs of clusters of one point each."""

@@ -163,6 +163,10 @@ class RobustTimeSeries(TimeSeries):
         slots = stats[:, stop:].reshape(len(stats), self.spare, -1)
         return _Blocks(stats[:, :start], stats[:, start:stop], slots)
 
+    def means_at_times(self, stats: FloatArray) -> FloatArray:
+        """Return the mean of each cluster's entries at each distinct time, NaN without any."""
+        return super().means_at_times(self._cut(stats).moments)
+
     def suffstats(self, X: Any) -> FloatArray:
         """Return the moments at each time and the row itself."""
         table = self._table(X)
