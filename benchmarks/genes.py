@@ -256,24 +256,27 @@ def summary(results: dict[str, dict[str, Any]], steps: str, which: str = "chosen
 
 
 def verdict(results: dict[str, dict[str, Any]], steps: str) -> str:
-    """Say on how many sets the chosen setting is at least as good as the best of 8 linkages."""
-    reached = {}
-    for score in ("purity", "ari"):
-        reached[score] = [
-            name
-            for name, result in results.items()
-            if result[steps]["chosen"][score]
-            >= max(row[score] for row in result["linkage"] if row["form"] == "as published")
-        ]
-    both = [name for name in reached["purity"] if name in reached["ari"]]
-    words = {
-        score: f"{len(names)} of {len(results)} ({', '.join(names) or 'none'})"
-        for score, names in (*reached.items(), ("both", both))
-    }
+    """Say on how many sets the chosen setting is at least as good as linkage.
+
+    The yardsticks are the one linkage of the 8 with the highest purity, and the best of the 8 for
+    each score by itself, which no single linkage need be.
+    """
+    purest, each = [], []
+    for name, result in results.items():
+        ours = result[steps]["chosen"]
+        plain = [row for row in result["linkage"] if row["form"] == "as published"]
+        top = max(plain, key=lambda row: (row["purity"], row["ari"]))
+        if all(ours[score] >= top[score] for score in ("purity", "ari")):
+            purest.append(name)
+        if all(ours[s] >= max(row[s] for row in plain) for s in ("purity", "ari")):
+            each.append(name)
+
+    def counted(names: list[str]) -> str:
+        return f"{len(names)} of {len(results)} ({', '.join(names) or 'none'})"
+
     return (
-        f"At least as good as the best of the 8 linkages: in purity on {words['purity']}, in ARI "
-        f"on {words['ari']}, in both on {words['both']}. The aim, both on two of the three, is "
-        f"{'reached' if len(both) >= 2 else 'missed'}."
+        "At least as good in purity and in ARI as the linkage with the highest purity: on "
+        f"{counted(purest)}; as the best of the 8 for each score by itself: on {counted(each)}."
     )
 
 
