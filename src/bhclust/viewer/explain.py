@@ -10,6 +10,7 @@ import numpy as np
 from bhclust._validation import FloatArray, IntArray
 from bhclust.coalescent.processes import Process
 from bhclust.models.base import ClusterModel, Column
+from bhclust.posterior import splits_contributions
 from bhclust.tree import Tree
 from bhclust.viewer.means import DataMeans, Side, model_means
 from bhclust.viewer.payload import packed
@@ -56,7 +57,7 @@ def explain_model(
     if type(model).feature_contributions is ClusterModel.feature_contributions:
         return None if tree.log_marginal is None else _whole_model(tree)
     nodes = largest_nodes(tree, len(columns))
-    split = _split_factors(tree, model, stats, nodes)
+    split = _split_factors(tree, model, nodes, len(columns))
     outside = _outside_stats(tree, model, stats, nodes)
     has_rest = np.array([node in outside for node in nodes.tolist()])
     rest = np.full_like(split, np.nan)
@@ -135,25 +136,14 @@ def _in_blocks(
     return np.concatenate(parts)
 
 
-def _split_factors(
-    tree: Tree, model: ClusterModel, stats: FloatArray, nodes: IntArray
-) -> FloatArray:
-    """Return ``Σ log f(child) − log f(node)`` by feature; children join a union one by one."""
-    start, index = tree.child_ptr, tree.child_index
-    n_children = start[nodes + 1] - start[nodes]
-    union = stats[index[start[nodes]]].copy()
-    total: FloatArray | None = None
-    for step in range(1, int(n_children.max())):
-        rows = np.flatnonzero(n_children > step)
-        part = stats[index[start[nodes[rows]] + step]]
-        width = stats.shape[1] if total is None else total.shape[1]
-        added = _in_blocks(model.feature_contributions, union[rows], part, width)
-        if total is None:
-            total = np.zeros((len(nodes), added.shape[1]))
-        total[rows] += added
-        union[rows] = model.merge(union[rows], part)
-    assert total is not None
-    return total
+def _split_factors(tree: Tree, model: ClusterModel, nodes: IntArray, n_features: int) -> FloatArray:
+    """Return what speaks for each split by feature, some nodes at a time."""
+    assert tree.stats is not None
+    step = max(1, _BLOCK // max(n_features, tree.stats.shape[1]))
+    parts = [
+        splits_contributions(tree, model, nodes[i : i + step]) for i in range(0, len(nodes), step)
+    ]
+    return np.concatenate(parts)
 
 
 def _outside_stats(
