@@ -2,14 +2,22 @@
 
 from bhclust.report.page import render
 from bhclust.report.results import RESULT_FILES, check_folder, write_result
-from bhclust.report.summary import Summary, as_text, summarise
+from bhclust.report.scores import Scores, score_clusters
+from bhclust.report.summary import Summary, summarise
+from bhclust.report.terminal import Style, as_text, draw_text, scores_text, text_table
 
 __all__ = [
     "RESULT_FILES",
+    "Scores",
+    "Style",
     "Summary",
     "as_text",
     "check_folder",
+    "draw_text",
     "render",
+    "score_clusters",
+    "scores_text",
     "summarise",
+    "text_table",
     "write_result",
 ]
