@@ -21,17 +21,20 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # A room may import the rooms before it, and none after it.
 ORDER = (
     "_validation",
+    "_progress",
     "tree",
     "models",
     "_columns",
     "_frames",
     "tables",
     "csvtable",
+    "tablefile",
     "mixing",
     "frontier",
     "_kernels",
     "agglomerate",
     "posterior",
+    "_cluster_tree",
     "regression",
     "coalescent",
     "_fixed_tree",
@@ -43,7 +46,10 @@ ORDER = (
     "learn",
     "metrics",
     "_newick",
+    "_nexus",
+    "_treejson",
     "io",
+    "bridges",
     "datasets",
     "estimators",
     "comparison",
@@ -52,15 +58,17 @@ ORDER = (
     "cli",
 )
 
-# `Tree` is a façade whose methods hold no logic; the command line starts faster when it imports
-# what a command needs; only the examples of `load_example` need scikit-learn's data sets.
+# `Tree` is a façade whose methods hold no logic; of the commands only one needs the viewer; only the examples of `load_example` need scikit-learn's data sets.
 IMPORTS_IN_FUNCTIONS = {
-    "tree": {"bhclust.io", "bhclust.posterior"},
-    "cli": {"bhclust.csvtable", "bhclust.datasets", "bhclust.estimators", "bhclust.report"},
+    "tree": {"bhclust.bridges", "bhclust.io", "bhclust.posterior"},
+    "cli": {"bhclust.viewer"},
     "datasets": {"sklearn"},
 }
 
-OPTIONAL = ("matplotlib", "pandas", "polars", "pyarrow", "dask", "networkx", "torch", "cupy")
+OPTIONAL = (
+    "matplotlib", "pandas", "polars", "pyarrow", "dask", "networkx", "torch", "cupy",
+    "ete4", "skbio", "anndata", "arviz",
+)  # fmt: skip
 UNSAFE = {"pickle", "dill", "cloudpickle", "marshal", "shelve"}
 LONGEST_FILE = 700
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bhclust._validation import BhclustError, listed
+from bhclust.bridges import node_support
 from bhclust.report.page import render
 from bhclust.report.summary import Summary
 
@@ -19,6 +20,9 @@ TREE = "tree.nwk"
 MODEL = "model.npz"
 PAGE = "report.html"
 RESULT_FILES = (LABELS, TREE, MODEL, PAGE)
+
+# Made from a result afterwards, and out of date when there is a new one.
+DERIVED_FILES = ("table.npz", "view.html")
 
 
 def check_folder(folder: Path, *, force: bool = False) -> None:
@@ -35,7 +39,7 @@ def check_folder(folder: Path, *, force: bool = False) -> None:
             raise BhclustError(f"{folder} is a file, not a folder: choose another name.")
         else:
             others = sorted(entry.name for entry in folder.iterdir())
-            others = [name for name in others if name not in RESULT_FILES]
+            others = [name for name in others if name not in (*RESULT_FILES, *DERIVED_FILES)]
             if others and not force:
                 raise BhclustError(
                     f"{folder} already holds other files ({listed(others, 3)}): choose another "
@@ -87,7 +91,11 @@ def write_result(
         scratch.mkdir(parents=True)
         _write_files(estimator, summary, scratch, row_names, title)
         if target.exists():
-            for name in RESULT_FILES:
+            written = sorted(path.name for path in scratch.iterdir())
+            for name in DERIVED_FILES:
+                if name not in written:
+                    (target / name).unlink(missing_ok=True)
+            for name in written:
                 (scratch / name).replace(target / name)
         else:
             scratch.rename(target)
@@ -109,7 +117,10 @@ def _write_files(
     leaves = getattr(estimator, "leaf_rows_", range(len(labels)))
     page = render(summary, estimator, [names[row] for row in leaves], title=title)
     (folder / PAGE).write_text(page, encoding="utf-8")
-    (folder / TREE).write_text(estimator.tree_.to_newick() + "\n", encoding="utf-8")
+    sampled = getattr(estimator, "posterior_", None) is not None
+    support = node_support(estimator) if sampled else None
+    newick = estimator.tree_.to_newick(support=True if support is None else support)
+    (folder / TREE).write_text(newick + "\n", encoding="utf-8")
     estimator.save(folder / MODEL)
 
 
