@@ -58,10 +58,10 @@ ORDER = (
     "cli",
 )
 
-# `Tree` is a façade whose methods hold no logic; of the commands only one needs the viewer; only the examples of `load_example` need scikit-learn's data sets.
+# `Tree` is a façade whose methods hold no logic; only the examples of `load_example` need
+# scikit-learn's data sets.
 IMPORTS_IN_FUNCTIONS = {
     "tree": {"bhclust.bridges", "bhclust.io", "bhclust.posterior"},
-    "cli": {"bhclust.viewer"},
     "datasets": {"sklearn"},
 }
 

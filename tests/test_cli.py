@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from sklearn.metrics import adjusted_rand_score
 
 import bhclust
-from bhclust import cli
+from bhclust.cli import fitting, main
 from bhclust._validation import BhclustError
 from bhclust.csvtable import read_csv
 from bhclust.datasets import load_example
@@ -40,7 +40,7 @@ class Record(NamedTuple):
 
 
 class StubEstimator:
-    """Splits the rows into even and odd ones, whatever they hold."""
+    """Sets the last row apart from the others, whatever they hold."""
 
     def __init__(self, **settings):
         self.settings = settings
@@ -49,7 +49,7 @@ class StubEstimator:
         table = read_table(X, kinds=self.settings.get("column_kinds"))
         n = table.shape[0]
         self.schema_ = table.schema
-        self.labels_ = np.arange(n) % 2
+        self.labels_ = (np.arange(n) == n - 1).astype(int) if n > 1 else np.zeros(1, int)
         self.n_clusters_ = min(n, 2)
         self.model_ = Record("stub", 0.0)
         self.log_evidence_ = -12.345
@@ -73,12 +73,12 @@ def stub(monkeypatch):
         made.append(StubEstimator(method=method, **settings))
         return made[-1]
 
-    monkeypatch.setattr(cli, "_estimator", make)
+    monkeypatch.setattr(fitting, "make_estimator", make)
     return made
 
 
 def run(*args, stdin=None):
-    return CliRunner().invoke(cli.main, [str(arg) for arg in args], input=stdin)
+    return CliRunner().invoke(main, [str(arg) for arg in args], input=stdin)
 
 
 def write(folder, text, name="table.csv"):
@@ -200,7 +200,7 @@ def test_fit_writes_everything(tmp_path, stub):
         assert list(csv.reader(file)) == [
             ["row", "cluster"],
             ["Ada", "0"],
-            ["Bob", "1"],
+            ["Bob", "0"],
             ["Cy", "0"],
             ["Dee", "1"],
         ]
@@ -223,7 +223,7 @@ def test_options_reach_the_estimator(tmp_path, stub):
     assert estimator.settings == {
         "method": "brt",
         "model": "bernoulli",
-        "n_clusters": 2,
+        "clusters": 2,
         "alpha": 0.5,
         "gamma": 0.25,
         "column_kinds": {"visits": "categorical", "age": "real"},
@@ -236,7 +236,7 @@ def test_options_reach_the_estimator(tmp_path, stub):
     ("args", "message"),
     [
         ([], "Missing argument 'TABLE'"),
-        (["t.csv"], "Missing option '--out'"),
+        (["t.csv"], "Missing option '-o' / '--out'. Try 'bhclust fit --help'"),
         (["t.csv", "--out", "o", "--kind", "age"], "not of the form column=kind"),
         (["t.csv", "--out", "o", "--kind", "age=number"], "not of the form column=kind"),
         (["t.csv", "--out", "o", "--clusters", "0"], "--clusters"),
@@ -432,7 +432,7 @@ def test_write_result_names_rows_by_number(tmp_path):
     X = [[1.5], [2.5], [3.5]]
     estimator = StubEstimator().fit(X)
     write_result(estimator, summarise(estimator, read_table(X)), tmp_path / "out")
-    assert (tmp_path / "out" / "labels.csv").read_text() == "row,cluster\n0,0\n1,1\n2,0\n"
+    assert (tmp_path / "out" / "labels.csv").read_text() == "row,cluster\n0,0\n1,0\n2,1\n"
 
 
 # -- the real thing --------------------------------------------------------------------------------
@@ -488,7 +488,7 @@ def test_installed_command(tmp_path):
     assert (result.returncode, result.stderr) == (0, "")
     assert "clusters" in result.stdout
     result = installed("fit", path, "--out", tmp_path / "o2", "--model", "nonsense")
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr.startswith("bhclust: ")
     assert result.stderr.count("\n") == 1
     assert entries(tmp_path) == ["out", "table.csv"]

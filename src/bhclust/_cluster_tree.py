@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def cluster_tree(tree: Tree, labels: IntArray) -> ClusterTree:
     number[nodes] = np.arange(len(nodes))
     height = tree.height[nodes].copy()
     height[: len(tops)] = 0.0
-    carried = {
+    carried: dict[str, Any] = {
         name: None if values is None else values[nodes]
         for name in NODE_ARRAYS
         if name not in ("height", "log_odds")

@@ -275,9 +275,7 @@ class NamedColumns(Mapping[str, Any]):
     ('cat', 'hen')
     """
 
-    def __init__(
-        self, columns: Mapping[str, Sequence[Any]], row_names: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, columns: Mapping[str, Any], row_names: Sequence[str] | None = None) -> None:
         self._columns = dict(columns)
         self.row_names = None if row_names is None else tuple(row_names)
 

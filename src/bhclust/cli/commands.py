@@ -105,7 +105,10 @@ def _unwind_when_terminated() -> None:
 
 
 @click.group(
-    cls=Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
+    name="bhclust",
+    cls=Commands,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(bhclust.__version__, prog_name="bhclust")
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -214,10 +215,9 @@ def view(result: Path, out: Path | None, open_page: bool, quiet: bool, as_json: 
       bhclust view result --open
       bhclust view result --out flowers.html
     """
-    from bhclust import viewer  # the page's script is large, and no other command needs it
-
     if not result.is_dir():
         raise BhclustError(f"{result} is not a folder: give one that bhclust fit wrote.")
+    viewer = importlib.import_module("bhclust.viewer")  # no other command needs it
     with progress("drawing", quiet=quiet):
         page = viewer.view_result(result, out=out)
     if open_page:

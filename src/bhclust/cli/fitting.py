@@ -117,6 +117,7 @@ ESTIMATORS: dict[str, Any] = {
 @click.pass_context
 def fit(
     context: click.Context,
+    /,
     table: str,
     out: Path,
     method: str,
@@ -232,6 +233,10 @@ def make_estimator(method: str, **given: Any) -> Any:
             name = "process"
         if option == "device" and value == "cpu":
             continue
+        if option == "device" and name not in known:
+            raise click.UsageError(
+                f"--device {value}: {kind.__name__} computes on the processor only; leave it out."
+            )
         if name not in known:
             raise _not_for(f"--{option.replace('_', '-')}", method)
         settings[name] = value.replace("-", "_") if option == "mixing" else value

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import click
+import numpy as np
 
 import bhclust
+from bhclust.io import atomic_write_bytes
 from bhclust.report.terminal import Style
 
 
@@ -55,7 +57,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
-    if hasattr(value, "tolist"):
+    if isinstance(value, (np.ndarray, np.generic)):
         return _plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
@@ -73,11 +75,9 @@ def write_csv(header: Sequence[str], rows: Iterable[Sequence[Any]], out: Path | 
 
 def write_bytes(content: bytes, out: Path | None) -> None:
     """Write to a file, in full or not at all, or to standard output."""
-    from bhclust.io import atomic_write_bytes
-
     if out is not None:
         atomic_write_bytes(out, content)
         return
-    stream = click.get_binary_stream("stdout")
-    stream.write(content)
-    stream.flush()
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
