@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import shutil
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +14,8 @@ from click.testing import CliRunner
 from sklearn.metrics import adjusted_rand_score
 
 import bhclust
-from bhclust.cli import fitting, main
 from bhclust._validation import BhclustError
+from bhclust.cli import fitting, main
 from bhclust.csvtable import read_csv
 from bhclust.datasets import load_example
 from bhclust.report import RESULT_FILES, dendrogram, write_result
@@ -474,21 +471,3 @@ def test_tables_with_little_in_them(tmp_path, text, method):
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     assert "clusters" in result.stdout
-
-
-def installed(*args, **options):
-    command = shutil.which("bhclust", path=str(Path(sys.executable).parent))
-    assert command is not None
-    return subprocess.run([command, *map(str, args)], capture_output=True, text=True, **options)
-
-
-def test_installed_command(tmp_path):
-    path = write(tmp_path, GUESTS)
-    result = installed("fit", path, "--out", tmp_path / "out", "--method", "brt")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "clusters" in result.stdout
-    result = installed("fit", path, "--out", tmp_path / "o2", "--model", "nonsense")
-    assert result.returncode == 2
-    assert result.stderr.startswith("bhclust: ")
-    assert result.stderr.count("\n") == 1
-    assert entries(tmp_path) == ["out", "table.csv"]

@@ -21,7 +21,7 @@ class Meter:
     Attributes
     ----------
     label : str
-        What is being done.
+        What is being done; until a step begins, whatever the meter was made for.
 
     Examples
     --------
@@ -35,14 +35,17 @@ class Meter:
     0.625
     """
 
-    def __init__(self) -> None:
-        self.label = ""
-        self._done = self._work = self._after = self._reserved = 0.0
+    def __init__(self, label: str = "") -> None:
+        self.label = label
+        self._begun = False
+        self._done = self._after = self._reserved = 0.0
+        self._work = 1.0  # until a first step begins there is one thing to do
         self._share: Share = _nothing
 
     def begin(self, label: str, work: float = 1.0, after: float = 0.0) -> None:
         """Start the next step, the last one being done; ``after`` is work expected behind it."""
-        self._done += self._work
+        self._done += self._work if self._begun else 0.0
+        self._begun = True
         self.label, self._work, self._after = label, float(work), float(after)
         self._share = _nothing
 

@@ -162,9 +162,10 @@ def parse_csv(
     }
     if not kept and wanted is None:
         raise BhclustError(f"{shown} has no column left to cluster by.")
-    typed = {
-        name: _typed(name, column, as_text=name in text_columns) for name, column in kept.items()
-    }
+    typed: dict[str, list[Any]] = {}
+    _progress.follow(lambda: 0.5 + 0.5 * len(typed) / len(kept))
+    for name, column in kept.items():
+        typed[name] = _typed(name, column, as_text=name in text_columns)
     return NamedColumns(typed, row_names)
 
 
@@ -204,7 +205,7 @@ def _split(text: str, delimiter: str, shown: str) -> tuple[list[str], list[list[
     names: list[str] = []
     columns: list[list[_Field]] = []
     n_lines = text.count("\n") + 1
-    _progress.follow(lambda: reader.line_num / n_lines)
+    _progress.follow(lambda: 0.5 * reader.line_num / n_lines)  # the other half is typing
     for row in reader:
         if _is_blank(row):
             continue

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 import bhclust
-from bhclust import _progress
 from bhclust.cli.commands import main
 from bhclust.cli.fitting import ESTIMATORS, make_estimator
 from bhclust.cli.options import (
@@ -73,10 +72,10 @@ def compare(
     """
     contestants = {name: _estimator(name, kinds, seed, jobs) for name in models}
     text = tuple(column for column, kind in kinds.items() if kind == "categorical")
-    with progress("comparing", quiet=quiet):
-        _progress.begin("reading", work=0)
-        roles = Roles(id_column, label_column, None, ignore, text)
+    roles = Roles(id_column, label_column, None, ignore, text)
+    with progress("reading", quiet=quiet):
         data = read_table_file(table, roles, delimiter=parse_delimiter(delimiter))
+    with progress("comparing", quiet=quiet):
         result = bhclust.compare(contestants, data.columns, n_folds=folds, random_state=seed)
     records = result.to_records()
     if data.classes is not None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from bhclust import _progress, bridges
+from bhclust import bridges
 from bhclust._validation import BhclustError, optional_import
 from bhclust.cli.commands import main
 from bhclust.cli.options import output_options
@@ -171,8 +171,7 @@ def export(
         raise click.UsageError(f"{name} is not text: give a file with --out.")
     if as_json and out is None:
         raise click.UsageError("--json tells what was written to a file: give one with --out.")
-    with progress("exporting", quiet=quiet):
-        _progress.begin(f"exporting to {name}")
+    with progress(f"exporting to {name}", quiet=quiet):
         loaded = load_result(result)
         if name in _NEED_MODEL:
             need_estimator(loaded, result, f"export to {name}")

@@ -165,11 +165,11 @@ def fit(
     )
     if weight_column is not None and method == "coalescent":
         raise _not_for("--weight-column", method)
-    with progress("fitting", quiet=quiet):
-        _progress.begin("reading", work=0)
+    with progress("reading", quiet=quiet):
         data = read_table_file(table, roles, delimiter=parse_delimiter(delimiter))
-        if times is not None:
-            data = data._replace(columns=_select(data.columns, list(times)))
+    if times is not None:
+        data = data._replace(columns=_select(data.columns, list(times)))
+    with progress("fitting", quiet=quiet):
         title = "standard input" if table == "-" else Path(table).name
         result = _fit_and_write(estimator, data, out, title=title, force=force)
     _report(result, out, quiet=quiet, as_json=as_json, command="fit")

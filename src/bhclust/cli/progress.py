@@ -27,8 +27,7 @@ def progress(label: str, *, quiet: bool = False, stream: TextIO | None = None) -
     Silent with ``quiet``, and where the stream (standard error) is no terminal.
     """
     stream = sys.stderr if stream is None else stream
-    meter = Meter()
-    meter.begin(label)
+    meter = Meter(label)
     if quiet or not stream.isatty():
         with metered(meter):
             yield meter

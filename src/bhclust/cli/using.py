@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+import numpy.typing as npt
 
 from bhclust import _progress, load
 from bhclust._validation import BhclustError, FileFormatError, listed
@@ -56,13 +58,11 @@ def predict(
       head -n 20 more.csv | bhclust predict result - --json
     """
     estimator = need_estimator(load_result(result), result, "predict")
+    roles = Roles(id_column, label_column, None, ignore)
+    with progress("reading", quiet=quiet):
+        data = read_new_rows(estimator, table, roles, delimiter)
     with progress("predicting", quiet=quiet):
-        data = read_new_rows(
-            estimator, table, Roles(id_column, label_column, None, ignore), delimiter
-        )
-        probability = np.concatenate(
-            [estimator.predict_proba(block) for block in _blocks(data.columns)]
-        )
+        probability = _in_blocks(data.columns, estimator.predict_proba, "predicting")
     n_clusters = estimator.n_clusters_
     labels = np.argmax(probability[:, :n_clusters], axis=1).tolist()
     names = row_names(data.columns)
@@ -111,15 +111,16 @@ def score(
       bhclust score result heldout.csv --label-column species --json
     """
     estimator = need_estimator(load_result(result), result, "score")
+    roles = Roles(id_column, label_column, None, ignore)
+    with progress("reading", quiet=quiet):
+        data = read_new_rows(estimator, table, roles, delimiter)
+    scores = None
     with progress("scoring", quiet=quiet):
-        data = read_new_rows(
-            estimator, table, Roles(id_column, label_column, None, ignore), delimiter
-        )
-        density = np.concatenate([estimator.score_samples(b) for b in _blocks(data.columns)])
-        scores = None
-        if data.classes is not None:
-            labels = np.concatenate([estimator.predict(b) for b in _blocks(data.columns)])
-            scores = score_clusters(labels, data.classes)
+        density = _in_blocks(data.columns, estimator.score_samples, "scoring")
+    if data.classes is not None:
+        with progress("predicting", quiet=quiet):
+            labels = _in_blocks(data.columns, estimator.predict, "predicting")
+        scores = score_clusters(labels, data.classes)
     mean = float(density.mean())
     error = float(density.std() / np.sqrt(max(len(density) - 1, 1)))
     if out is not None:
@@ -234,7 +235,6 @@ def leaf_names(loaded: Any) -> list[str]:
 
 def read_new_rows(estimator: Any, table: str, roles: Roles, delimiter: str | None) -> TableFile:
     """Read the columns that an estimator was fitted to, in their order."""
-    _progress.begin("reading", work=0)
     schema: Schema = estimator.schema_
     by_name = schema.is_frame or schema.container == "columns"
     text = tuple(
@@ -273,13 +273,19 @@ def row_names(columns: NamedColumns) -> list[str]:
     )
 
 
-def _blocks(columns: NamedColumns) -> Any:
-    """Yield a table in blocks of rows, and report how many are done."""
+def _in_blocks(
+    columns: NamedColumns, function: Callable[[Any], npt.NDArray[Any]], label: str
+) -> npt.NDArray[Any]:
+    """Apply a function to a table in blocks of rows, and report how many are done."""
     n_rows = columns.shape[0]
     starts = range(0, n_rows, _BLOCK)
+    _progress.begin(label)
+    found = []
     for place, start in enumerate(starts):
-        with _progress.part(place, len(starts), f"row {start + 1} of {n_rows}"):
-            yield {name: column[start : start + _BLOCK] for name, column in columns.items()}
+        with _progress.part(place, len(starts), f"{label}, row {start + 1} of {n_rows}"):
+            block = {name: column[start : start + _BLOCK] for name, column in columns.items()}
+            found.append(function(block))
+    return np.concatenate(found)
 
 
 def _tell(out: Path | None, n_rows: int, *, quiet: bool) -> None:
