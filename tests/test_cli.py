@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import signal
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
@@ -319,6 +320,26 @@ def test_nothing_half_written_is_left(
     if existing:
         assert (out / "model.npz").read_bytes() == b"model"
         assert "Ada" not in (out / "labels.csv").read_text()
+
+
+@pytest.mark.skipif(not hasattr(os, "kill") or os.name != "posix", reason="signals of POSIX")
+def test_an_interruption_waits_until_all_files_are_in_place(tmp_path, stub, monkeypatch):
+    path, out = write(tmp_path, GUESTS), tmp_path / "out"
+    assert run("fit", path, "--out", out).exit_code == 0
+    replace, moved = Path.replace, []
+
+    def interrupted(self, target):
+        moved.append(self.name)
+        if len(moved) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    assert_fails(run("fit", path, "--out", out, "--id-column", "name"), 130, "interrupted")
+    assert sorted(moved) == sorted(RESULT_FILES)
+    assert "Ada" in (out / "labels.csv").read_text()
+    assert "Ada" in (out / "report.html").read_text()
+    assert entries(tmp_path) == ["out", "table.csv"]
 
 
 # -- the report ------------------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,18 +94,44 @@ def write_result(
         scratch.mkdir(parents=True)
         _write_files(estimator, summary, scratch, row_names, title)
         if target.exists():
-            written = sorted(path.name for path in scratch.iterdir())
-            for name in DERIVED_FILES:
-                if name not in written:
-                    (target / name).unlink(missing_ok=True)
-            for name in written:
-                (scratch / name).replace(target / name)
+            _take_over(scratch, target)
         else:
             scratch.rename(target)
     except OSError as error:
         raise _cannot_write(target, error) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _take_over(scratch: Path, target: Path) -> None:
+    """Replace the files of an earlier result, all of them before an interruption counts."""
+    written = sorted(path.name for path in scratch.iterdir())
+    with _undisturbed():
+        for name in DERIVED_FILES:
+            if name not in written:
+                (target / name).unlink(missing_ok=True)
+        for name in written:
+            (scratch / name).replace(target / name)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let an interruption wait until the end; only the main thread hears of one at all."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda got, frame: heard.append(got))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if heard:
+        signal.raise_signal(heard[0])
 
 
 def _write_files(
