@@ -464,10 +464,14 @@ def test_version_and_help():
         assert "Usage:" in result.stdout
 
 
-def test_demo(tmp_path):
+def test_demo_and_what_the_documentation_shows_of_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "72")
     out = tmp_path / "demo"
     result = run("demo", "--out", out)
     assert result.exit_code == 0, result.output
+    page = (Path(__file__).parents[1] / "docs" / "command-line.md").read_text("utf-8")
+    shown = page.split("```\nrows")[1].split("```")[0]
+    assert shown.strip() in result.stdout
     assert entries(out) == sorted(RESULT_FILES)
     again = bhclust.load(out / "model.npz")
     with (out / "labels.csv").open(newline="") as file:
