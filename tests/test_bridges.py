@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import types
 import warnings
 
 import numpy as np
@@ -302,7 +303,7 @@ def test_anndata_of_ones_own(fitted, sampled):
     assert bridges.to_anndata(sampled, adata, key="age", co_clustering=False) is adata
     assert "age" in adata.obs
     assert not adata.obsp
-    with pytest.raises(BhclustError, match="number of rows"):
+    with pytest.raises(BhclustError, match="adata has 8 rows and 48 were fitted"):
         bridges.to_anndata(fitted, adata)
     one = BayesianRoseTree(n_clusters=1).fit([[0.0], [1.0], [0.5]])
     assert "dendrogram_bhclust" not in bridges.to_anndata(one).uns
@@ -368,6 +369,27 @@ def test_draws_of_coalescent_trees_follow_their_weights(sampled):
     tree = posterior.trees[int(particle[0])]
     lengths = [tree.height[tree.parent[node]] - tree.height[node] for node in range(14)]
     assert data.posterior["total_length"].values[0, 0] == pytest.approx(sum(lengths))
+
+
+def test_both_ways_of_calling_arviz(fitted, monkeypatch):
+    """Releases before 1 take the groups as arguments, later ones a dictionary of them."""
+
+    def old(posterior=None, *, sample_stats=None, dims=None, coords=None):
+        return posterior, dims, coords
+
+    def new(data, *, dims=None, coords=None):
+        return data["posterior"], dims, coords
+
+    found = []
+    for from_dict in (old, new):
+        module = types.ModuleType("arviz")
+        module.from_dict = from_dict
+        monkeypatch.setitem(sys.modules, "arviz", module)
+        drawn, dims, coords = bridges.to_arviz(fitted, 4)
+        assert dims == {"label": ["row"]}
+        assert len(coords["row"]) == 48
+        found.append({name: values.tolist() for name, values in drawn.items()})
+    assert found[0] == found[1]
 
 
 def test_a_greedy_tree_is_one_draw_over_and_over():

@@ -6,6 +6,7 @@ systematic information", Systematic Biology 46 (1997).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -89,7 +90,7 @@ def _check_trees(trees: list[Tree], weights: object) -> None:
         if (tree.n_leaves, tree.leaf_names) != (trees[0].n_leaves, trees[0].leaf_names):
             raise BhclustError("to_nexus: all trees of one file must have the same leaves.")
     names = trees[0].leaf_names or ()
-    repeated = [one for one in dict.fromkeys(names) if names.count(one) > 1] if names else []
+    repeated = [one for one, count in Counter(names).items() if count > 1]
     if repeated or "" in names:
         raise BhclustError(
             "to_nexus: every leaf of a Nexus file needs a name of its own, but "

@@ -163,7 +163,7 @@ def parse_csv(
     if not kept and wanted is None:
         raise BhclustError(f"{shown} has no column left to cluster by.")
     typed: dict[str, list[Any]] = {}
-    _progress.follow(lambda: 0.5 + 0.5 * len(typed) / len(kept))
+    _progress.follow(lambda: 0.5 + 0.5 * len(typed) / max(len(kept), 1))
     for name, column in kept.items():
         typed[name] = _typed(name, column, as_text=name in text_columns)
     return NamedColumns(typed, row_names)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.cluster.hierarchy import dendrogram
 
 from bhclust._cluster_tree import cluster_tree
-from bhclust._validation import BhclustError, FloatArray, check_count, optional_import
+from bhclust._validation import BhclustError, FloatArray, optional_import
 from bhclust.io import to_linkage
 
 # A matrix of all pairs of so many rows takes 800 MB.
@@ -68,8 +68,11 @@ def to_anndata(
         if names is None or len(names) != n_rows or len(set(names)) < n_rows:
             names = tuple(map(str, range(n_rows)))
         adata = anndata.AnnData(obs=pandas.DataFrame(index=list(names)))
-    check_count(n_rows, name="the number of rows", owner="to_anndata", lowest=adata.n_obs)
-    check_count(adata.n_obs, name="the number of rows of adata", owner="to_anndata", lowest=n_rows)
+    if adata.n_obs != n_rows:
+        raise BhclustError(
+            f"to_anndata: adata has {adata.n_obs} rows and {n_rows} were fitted: they must be the "
+            "same rows in the same order."
+        )
     categories = [str(label) for label in range(int(labels.max()) + 1)]
     adata.obs[key] = pandas.Categorical(labels.astype(str), categories=categories)
     leaf_rows = np.asarray(getattr(estimator, "leaf_rows_", np.arange(n_rows)))
