@@ -112,8 +112,10 @@ def callback() -> Callback | None:
 
 
 @contextmanager
-def part(place: int, total: int, label: str) -> Iterator[None]:
+def part(place: int, total: int, label: str | None = None) -> Iterator[None]:
     """Report what is computed inside as one of several parts of equal work.
+
+    Without a label it goes by that of the whole.
 
     Examples
     --------
@@ -130,7 +132,8 @@ def part(place: int, total: int, label: str) -> Iterator[None]:
         yield
         return
     inner = Meter()
-    outer.label = label
+    outer.label = outer.label if label is None else label
     outer.follow(lambda: (place + inner.fraction) / total)
     with metered(inner):
         yield
+    outer.follow(lambda: (place + 1) / total)

@@ -18,6 +18,7 @@ _INTERVAL = 0.2
 _WIDTH = 24
 # Below this share the time left is anybody's guess.
 _LEAST_SHARE = 0.02
+_ALL_BUT_DONE = 0.995
 
 
 @contextlib.contextmanager
@@ -69,7 +70,9 @@ class _Bar:
         filled = int(share * _WIDTH)
         bar = self._full * filled + self._empty * (_WIDTH - filled)
         left = "estimating the time left"
-        if share >= _LEAST_SHARE:
+        if share >= _ALL_BUT_DONE:
+            left = "nearly done"
+        elif share >= _LEAST_SHARE:
             left = f"about {duration(elapsed * (1 - share) / share)} left"
         return f"{bar} {100 * share:3.0f} %  {left}  ({self.meter.label})"
 
