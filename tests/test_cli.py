@@ -322,6 +322,19 @@ def test_nothing_half_written_is_left(
         assert "Ada" not in (out / "labels.csv").read_text()
 
 
+def test_an_interruption_that_comes_up_as_another_error(tmp_path, stub, monkeypatch):
+    def fit(self, X):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as interruption:
+            raise SystemError("returned a result with an exception set") from interruption
+
+    monkeypatch.setattr(StubEstimator, "fit", fit)
+    path = write(tmp_path, GUESTS)
+    assert_fails(run("fit", path, "--out", tmp_path / "out"), 130, "interrupted")
+    assert entries(tmp_path) == ["table.csv"]
+
+
 @pytest.mark.skipif(not hasattr(os, "kill") or os.name != "posix", reason="signals of POSIX")
 def test_an_interruption_waits_until_all_files_are_in_place(tmp_path, stub, monkeypatch):
     path, out = write(tmp_path, GUESTS), tmp_path / "out"

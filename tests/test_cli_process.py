@@ -152,9 +152,10 @@ def test_an_interrupted_run_shows_progress_and_leaves_nothing(tmp_path):
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None
         out = process.stdout.read()
-        assert process.wait(timeout=120) == 130
+        status = process.wait(timeout=120)
     text = read().decode()
     os.close(ours)
+    assert status == 130, text
     assert out == b""
     assert "about " in text
     assert text.rstrip().endswith("bhclust: interrupted")

@@ -58,10 +58,25 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             # click itself would put an empty line before our one line.
             raise click.Abort from None
-        except OSError as error:
-            if error.errno == errno.EPIPE:
+        except Exception as error:
+            if _began_as_interruption(error):
+                raise click.Abort from None
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise _PipeClosed from None  # click has a way of its own with these
             raise
+
+
+def _began_as_interruption(error: BaseException) -> bool:
+    """Whether an error was raised while an interruption was on its way up.
+
+    Compiled code that is interrupted may end in an error of another kind.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, KeyboardInterrupt):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 class _PipeClosed(click.ClickException):
