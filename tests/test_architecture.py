@@ -21,12 +21,14 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # A room may import the rooms before it, and none after it.
 ORDER = (
     "_validation",
+    "_progress",
     "tree",
     "models",
     "_columns",
     "_frames",
     "tables",
     "csvtable",
+    "tablefile",
     "mixing",
     "frontier",
     "_kernels",
@@ -34,6 +36,7 @@ ORDER = (
     "posterior",
     "layout",
     "explanations",
+    "_cluster_tree",
     "regression",
     "coalescent",
     "_fixed_tree",
@@ -45,7 +48,10 @@ ORDER = (
     "learn",
     "metrics",
     "_newick",
+    "_nexus",
+    "_treejson",
     "io",
+    "bridges",
     "datasets",
     "estimators",
     "comparison",
@@ -56,17 +62,18 @@ ORDER = (
     "cli",
 )
 
-# `Tree` and `to_html` of the estimators are façades whose methods hold no logic; the command line
-# starts faster when it imports what a command needs; only the examples of `load_example` need
-# scikit-learn's data sets.
+# `Tree` and `to_html` of the estimators are façades whose methods hold no logic; only the examples
+# of `load_example` need scikit-learn's data sets.
 IMPORTS_IN_FUNCTIONS = {
-    "tree": {"bhclust.io", "bhclust.posterior", "bhclust.viewer"},
+    "tree": {"bhclust.bridges", "bhclust.io", "bhclust.posterior", "bhclust.viewer"},
     "estimators": {"bhclust.viewer"},
-    "cli": {"bhclust.csvtable", "bhclust.datasets", "bhclust.estimators", "bhclust.report"},
     "datasets": {"sklearn"},
 }
 
-OPTIONAL = ("matplotlib", "pandas", "polars", "pyarrow", "dask", "networkx", "torch", "cupy")
+OPTIONAL = (
+    "matplotlib", "pandas", "polars", "pyarrow", "dask", "networkx", "torch", "cupy",
+    "ete4", "skbio", "anndata", "arviz",
+)  # fmt: skip
 UNSAFE = {"pickle", "dill", "cloudpickle", "marshal", "shelve"}
 LONGEST_FILE = 700
 

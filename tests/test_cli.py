@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-import shutil
-import subprocess
-import sys
+import signal
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +15,8 @@ from click.testing import CliRunner
 from sklearn.metrics import adjusted_rand_score
 
 import bhclust
-from bhclust import cli
 from bhclust._validation import BhclustError
+from bhclust.cli import fitting, main
 from bhclust.csvtable import read_csv
 from bhclust.datasets import load_example
 from bhclust.report import RESULT_FILES, dendrogram, write_result
@@ -40,7 +38,7 @@ class Record(NamedTuple):
 
 
 class StubEstimator:
-    """Splits the rows into even and odd ones, whatever they hold."""
+    """Sets the last row apart from the others, whatever they hold."""
 
     def __init__(self, **settings):
         self.settings = settings
@@ -49,7 +47,7 @@ class StubEstimator:
         table = read_table(X, kinds=self.settings.get("column_kinds"))
         n = table.shape[0]
         self.schema_ = table.schema
-        self.labels_ = np.arange(n) % 2
+        self.labels_ = (np.arange(n) == n - 1).astype(int) if n > 1 else np.zeros(1, int)
         self.n_clusters_ = min(n, 2)
         self.model_ = Record("stub", 0.0)
         self.log_evidence_ = -12.345
@@ -73,12 +71,12 @@ def stub(monkeypatch):
         made.append(StubEstimator(method=method, **settings))
         return made[-1]
 
-    monkeypatch.setattr(cli, "_estimator", make)
+    monkeypatch.setattr(fitting, "make_estimator", make)
     return made
 
 
 def run(*args, stdin=None):
-    return CliRunner().invoke(cli.main, [str(arg) for arg in args], input=stdin)
+    return CliRunner().invoke(main, [str(arg) for arg in args], input=stdin)
 
 
 def write(folder, text, name="table.csv"):
@@ -194,13 +192,13 @@ def test_fit_writes_everything(tmp_path, stub):
     assert "4 (1 real, 1 count, 1 binary, 1 categorical), 3 missing" in result.stdout
     assert "log evidence  -12.35" in result.stdout
     assert "age 47.75 (others 29.5)" in result.stdout
-    assert entries(out) == sorted(RESULT_FILES)
+    assert entries(out) == sorted((*RESULT_FILES, "table.npz"))
     assert entries(tmp_path) == ["deep", "table.csv"]
     with (out / "labels.csv").open(newline="") as file:
         assert list(csv.reader(file)) == [
             ["row", "cluster"],
             ["Ada", "0"],
-            ["Bob", "1"],
+            ["Bob", "0"],
             ["Cy", "0"],
             ["Dee", "1"],
         ]
@@ -223,7 +221,7 @@ def test_options_reach_the_estimator(tmp_path, stub):
     assert estimator.settings == {
         "method": "brt",
         "model": "bernoulli",
-        "n_clusters": 2,
+        "clusters": 2,
         "alpha": 0.5,
         "gamma": 0.25,
         "column_kinds": {"visits": "categorical", "age": "real"},
@@ -236,7 +234,7 @@ def test_options_reach_the_estimator(tmp_path, stub):
     ("args", "message"),
     [
         ([], "Missing argument 'TABLE'"),
-        (["t.csv"], "Missing option '--out'"),
+        (["t.csv"], "Missing option '-o' / '--out'. Try 'bhclust fit --help'"),
         (["t.csv", "--out", "o", "--kind", "age"], "not of the form column=kind"),
         (["t.csv", "--out", "o", "--kind", "age=number"], "not of the form column=kind"),
         (["t.csv", "--out", "o", "--clusters", "0"], "--clusters"),
@@ -322,6 +320,39 @@ def test_nothing_half_written_is_left(
     if existing:
         assert (out / "model.npz").read_bytes() == b"model"
         assert "Ada" not in (out / "labels.csv").read_text()
+
+
+def test_an_interruption_that_comes_up_as_another_error(tmp_path, stub, monkeypatch):
+    def fit(self, X):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as interruption:
+            raise SystemError("returned a result with an exception set") from interruption
+
+    monkeypatch.setattr(StubEstimator, "fit", fit)
+    path = write(tmp_path, GUESTS)
+    assert_fails(run("fit", path, "--out", tmp_path / "out"), 130, "interrupted")
+    assert entries(tmp_path) == ["table.csv"]
+
+
+@pytest.mark.skipif(not hasattr(os, "kill") or os.name != "posix", reason="signals of POSIX")
+def test_an_interruption_waits_until_all_files_are_in_place(tmp_path, stub, monkeypatch):
+    path, out = write(tmp_path, GUESTS), tmp_path / "out"
+    assert run("fit", path, "--out", out).exit_code == 0
+    replace, moved = Path.replace, []
+
+    def interrupted(self, target):
+        moved.append(self.name)
+        if len(moved) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    assert_fails(run("fit", path, "--out", out, "--id-column", "name"), 130, "interrupted")
+    assert sorted(moved) == sorted((*RESULT_FILES, "table.npz"))
+    assert "Ada" in (out / "labels.csv").read_text()
+    assert "Ada" in (out / "report.html").read_text()
+    assert entries(tmp_path) == ["out", "table.csv"]
 
 
 # -- the report ------------------------------------------------------------------------------------
@@ -432,7 +463,7 @@ def test_write_result_names_rows_by_number(tmp_path):
     X = [[1.5], [2.5], [3.5]]
     estimator = StubEstimator().fit(X)
     write_result(estimator, summarise(estimator, read_table(X)), tmp_path / "out")
-    assert (tmp_path / "out" / "labels.csv").read_text() == "row,cluster\n0,0\n1,1\n2,0\n"
+    assert (tmp_path / "out" / "labels.csv").read_text() == "row,cluster\n0,0\n1,0\n2,1\n"
 
 
 # -- the real thing --------------------------------------------------------------------------------
@@ -446,11 +477,15 @@ def test_version_and_help():
         assert "Usage:" in result.stdout
 
 
-def test_demo(tmp_path):
+def test_demo_and_what_the_documentation_shows_of_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "72")
     out = tmp_path / "demo"
     result = run("demo", "--out", out)
     assert result.exit_code == 0, result.output
-    assert entries(out) == sorted(RESULT_FILES)
+    page = (Path(__file__).parents[1] / "docs" / "command-line.md").read_text("utf-8")
+    shown = page.split("```\nrows")[1].split("```")[0]
+    assert shown.strip() in result.stdout
+    assert entries(out) == sorted((*RESULT_FILES, "table.npz"))
     again = bhclust.load(out / "model.npz")
     with (out / "labels.csv").open(newline="") as file:
         labels = [int(row["cluster"]) for row in csv.DictReader(file)]
@@ -474,21 +509,3 @@ def test_tables_with_little_in_them(tmp_path, text, method):
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     assert "clusters" in result.stdout
-
-
-def installed(*args, **options):
-    command = shutil.which("bhclust", path=str(Path(sys.executable).parent))
-    assert command is not None
-    return subprocess.run([command, *map(str, args)], capture_output=True, text=True, **options)
-
-
-def test_installed_command(tmp_path):
-    path = write(tmp_path, GUESTS)
-    result = installed("fit", path, "--out", tmp_path / "out", "--method", "brt")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "clusters" in result.stdout
-    result = installed("fit", path, "--out", tmp_path / "o2", "--model", "nonsense")
-    assert result.returncode == 1
-    assert result.stderr.startswith("bhclust: ")
-    assert result.stderr.count("\n") == 1
-    assert entries(tmp_path) == ["out", "table.csv"]

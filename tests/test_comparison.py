@@ -6,7 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, compare
+from bhclust import (
+    BayesianHierarchicalClustering,
+    BayesianRoseTree,
+    CoalescentClustering,
+    compare,
+)
 from bhclust._validation import BhclustError
 from bhclust.models import DiagonalGaussian, Gaussian
 
@@ -99,3 +104,35 @@ def test_frames_and_weights(slanted):
 def test_mistakes_are_named(models, folds, message):
     with pytest.raises(BhclustError, match=message):
         compare(models, np.zeros((5, 2)), n_folds=folds)
+
+
+def test_a_fold_may_lack_a_category_or_look_like_another_kind():
+    """One row has a colour of its own, and one a count above one: some fold lacks each."""
+    rng = np.random.default_rng(1)
+    colour = ["red" if value else "blue" for value in rng.integers(2, size=24)]
+    colour[5] = "green"
+    counts = rng.integers(2, size=24)
+    counts[7] = 4
+    table = {"colour": colour, "count": counts.tolist()}
+    row = compare({"auto": BayesianHierarchicalClustering(learn=False)}, table, n_folds=3)["auto"]
+    assert np.isfinite(row.heldout)
+    # By hand, with the categories declared and the kind given.
+    frame = pd.DataFrame(table).astype({"colour": pd.CategoricalDtype(["blue", "green", "red"])})
+    kinds = {"colour": "categorical", "count": "count"}
+    folds = np.empty(24, dtype=int)
+    folds[np.random.default_rng(0).permutation(24)] = np.arange(24) % 3
+    density = np.empty(24)
+    for fold in range(3):
+        one = BayesianHierarchicalClustering(learn=False, column_kinds=kinds)
+        one.fit(frame[folds != fold])
+        density[folds == fold] = one.score_samples(frame[folds == fold])
+    assert row.heldout == pytest.approx(density.mean())
+
+
+def test_coalescent_clustering_takes_part(slanted):
+    models = {"tree": CoalescentClustering(random_state=0), "clusters": "diagonal_gaussian"}
+    result = compare(models, slanted, n_folds=2)
+    assert (result["tree"].evidence_kind, result["clusters"].evidence_kind) == ("tree", "bound")
+    assert np.isfinite(result["tree"].heldout)
+    with pytest.raises(BhclustError, match="takes no sample_weight"):
+        compare(models, slanted, sample_weight=np.full(60, 2.0))

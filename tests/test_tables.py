@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from bhclust._validation import BhclustError, UnsupportedValueError
-from bhclust.tables import NamedColumns, Schema, read_table
+from bhclust.tables import NamedColumns, Schema, Table, read_table
 from tests.oracles.tables import plain_kind
 
 NAN = np.nan
@@ -455,3 +455,17 @@ def test_input_is_not_modified(dtype):
     np.testing.assert_array_equal(table.values, X.astype(float))
     assert table.values.flags.c_contiguous
     assert table.values.dtype == np.float64
+
+
+def test_a_table_that_was_read_is_taken_as_it_is():
+    columns = {"colour": ["red", "blue", "red"], "n": [0, 1, 3]}
+    table = read_table(columns)
+    assert read_table(table) is table
+    assert table.schema.encode(table) is table.values
+    part = Table(table.values[:2], table.schema)  # lacks the count above one
+    assert table.schema.encode(part).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    other = read_table({"colour": ["red", "green"], "n": [0, 1]})
+    with pytest.raises(BhclustError, match="other names, kinds or categories"):
+        table.schema.encode(other)
+    with pytest.raises(BhclustError, match="2 features"):
+        table.schema.encode(read_table([[1.0]]))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from bhclust._validation import BhclustError, FloatArray
 from bhclust.tree import Tree
@@ -34,7 +35,11 @@ _UNNAMED: Final = ("leaf_names", "none")
 
 
 def to_newick(
-    tree: Tree, *, support: bool = True, branch_lengths: bool = True, comments: bool = True
+    tree: Tree,
+    *,
+    support: bool | npt.ArrayLike = True,
+    branch_lengths: bool = True,
+    comments: bool = True,
 ) -> str:
     """Return a tree as Newick text, one line for each root.
 
@@ -42,9 +47,10 @@ def to_newick(
     ----------
     tree : Tree
         The tree. Leaves without names are written with their numbers.
-    support : bool
+    support : bool or array of shape (n_nodes,)
         Whether the label of an internal node is the probability that it is one cluster given
-        that it is not split above. A tree without ``log_odds`` has no such labels.
+        that it is not split above. A tree without ``log_odds`` has no such labels. An array is
+        written instead, such as the clade probabilities of `TreePosterior.support`.
     branch_lengths : bool
         Whether to write lengths: the height of the parent minus the height of the child.
     comments : bool
@@ -88,14 +94,12 @@ def to_newick(
     return "\n".join(lines)
 
 
-def _labels(tree: Tree, *, support: bool, branch_lengths: bool, comments: bool) -> list[str]:
+def _labels(
+    tree: Tree, *, support: bool | npt.ArrayLike, branch_lengths: bool, comments: bool
+) -> list[str]:
     """Return what is written behind each node: name or support, comment, length."""
     names = tree.leaf_names or tuple(map(str, range(tree.n_leaves)))
-    label = [name if _PLAIN_NAME.fullmatch(name) else _quoted(name) for name in names]
-    if support and tree.log_odds is not None:
-        label += [f"{_probability(odds):.6g}" for odds in tree.log_odds[tree.n_leaves :].tolist()]
-    else:
-        label += [""] * (tree.n_nodes - tree.n_leaves)
+    label = [quoted_name(name) for name in names] + _support(tree, support)
     if comments:
         arrays = {name: getattr(tree, name) for name in (*_REQUIRED, *_OPTIONAL)}
         held = {name: values.tolist() for name, values in arrays.items() if values is not None}
@@ -113,8 +117,24 @@ def _labels(tree: Tree, *, support: bool, branch_lengths: bool, comments: bool) 
     return label
 
 
-def _quoted(name: str) -> str:
-    return "'" + name.replace("'", "''") + "'"
+def quoted_name(name: str) -> str:
+    """Return a name as Newick and Nexus write it: as it is, or in quotes where it has to be."""
+    return name if _PLAIN_NAME.fullmatch(name) else "'" + name.replace("'", "''") + "'"
+
+
+def _support(tree: Tree, support: bool | npt.ArrayLike) -> list[str]:
+    """Return the labels of the internal nodes."""
+    if isinstance(support, (bool, np.bool_)):
+        if not support or tree.log_odds is None:
+            return [""] * (tree.n_nodes - tree.n_leaves)
+        return [f"{_probability(odds):.6g}" for odds in tree.log_odds[tree.n_leaves :].tolist()]
+    values = np.asarray(support, dtype=np.float64)
+    if values.shape != (tree.n_nodes,):
+        raise BhclustError(
+            f"to_newick: support must be True, False or one number a node ({tree.n_nodes} nodes), "
+            f"got an array of shape {values.shape}."
+        )
+    return [f"{value:.6g}" for value in values[tree.n_leaves :].tolist()]
 
 
 def _probability(log_odds: float) -> float:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from bhclust import _progress
 from bhclust._kernels.compile import announced_compilation
 from bhclust._kernels.engine import CompiledEngine, make_parts, n_slots_for
 from bhclust._kernels.loop import CompiledLoop
@@ -162,10 +164,12 @@ def agglomerate(
     worker = make_engine(engine, model, leaf_stats, frontier, rose=rose, n_jobs=n_jobs)
     with announced_compilation():
         loop = worker.loop(frontier) if isinstance(worker, CompiledEngine) else None
+        _progress.follow(partial(_share_done, n, frontier, worker if loop is None else loop))
         if loop is None:
             merges, info = _search(worker, frontier, progress=progress)
         else:
             merges, info = _search_compiled(loop, worker.name, progress=progress)
+    _progress.follow(lambda: 1.0)
     del worker, frontier, loop  # the tree's own statistics take their place
     parent, log_f = assemble(n, merges)
     tree = score_tree(
@@ -210,6 +214,17 @@ def _n_threads(n_jobs: int | None) -> int:
     if n_jobs == -1:
         return os.cpu_count() or 1
     return check_count(n_jobs, name="n_jobs", owner="agglomerate")
+
+
+def _share_done(n: int, frontier: Frontier, counts: Engine | CompiledLoop) -> float:
+    """Return about which share of a search is done: half is the first pairs, half the merges.
+
+    The merges get cheaper as clusters become fewer, so their share goes by the square.
+    """
+    merged = counts.n_merges if isinstance(counts, CompiledLoop) else frontier.next_id - n
+    if merged == 0:
+        return min(counts.n_pairs / max(n * (n - 1), 1), 0.5)
+    return 1.0 - 0.5 * ((n - merged) / n) ** 2
 
 
 def _search(

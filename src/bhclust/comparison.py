@@ -10,11 +10,15 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
+from bhclust import _progress
 from bhclust._validation import BhclustError, FloatArray, check_count, check_sample_weight
 from bhclust.estimators.agglomerative import BayesianHierarchicalClustering, _TreeClustering
+from bhclust.estimators.coalescent import CoalescentClustering
 from bhclust.models import ClusterModel
+from bhclust.tables import Table
 
-Contestant = str | ClusterModel | _TreeClustering
+Estimator = _TreeClustering | CoalescentClustering
+Contestant = str | ClusterModel | Estimator
 
 
 class ComparisonRow(NamedTuple):
@@ -47,7 +51,7 @@ class ComparisonRow(NamedTuple):
     heldout_error: float
     n_clusters: int
     seconds: float
-    estimator: _TreeClustering
+    estimator: Estimator
 
 
 class Comparison:
@@ -123,7 +127,8 @@ def compare(
     The evidence is comparable between models of the same columns as they are: a density of
     reals and a probability of the same numbers taken as counts are not the same kind of thing.
     The held-out density is the mean over rows of the log predictive density that a fit to the
-    other folds gives them.
+    other folds gives them. Kinds and categories of the columns are those of the whole table, so
+    that a fold may lack a category.
 
     Parameters
     ----------
@@ -134,7 +139,7 @@ def compare(
     n_folds : int
         Folds of the cross-validation.
     sample_weight : array of shape (n_rows,), optional
-        Multiplicities of the rows.
+        Multiplicities of the rows; `CoalescentClustering` takes none.
     random_state : int or None
         Seed of the folds.
 
@@ -165,11 +170,16 @@ def compare(
     order = np.random.default_rng(random_state).permutation(n_rows)
     folds = np.empty(n_rows, dtype=np.intp)
     folds[order] = np.arange(n_rows) % n_folds
-    return Comparison(tuple(_row(name, one, X, weight, folds) for name, one in contestants.items()))
+    _progress.begin("comparing")
+    rows = [
+        _row(name, one, X, weight, folds, place=(place, len(contestants)))
+        for place, (name, one) in enumerate(contestants.items())
+    ]
+    return Comparison(tuple(rows))
 
 
-def _estimator(model: Contestant, name: str) -> _TreeClustering:
-    if isinstance(model, _TreeClustering):
+def _estimator(model: Contestant, name: str) -> Estimator:
+    if isinstance(model, Estimator):
         return clone(model)  # type: ignore[no-any-return]
     if isinstance(model, (str, ClusterModel)):
         return BayesianHierarchicalClustering(model)
@@ -179,16 +189,29 @@ def _estimator(model: Contestant, name: str) -> _TreeClustering:
 
 
 def _row(
-    name: str, estimator: _TreeClustering, X: Any, weight: FloatArray, folds: npt.NDArray[np.intp]
+    name: str,
+    estimator: Estimator,
+    X: Any,
+    weight: FloatArray,
+    folds: npt.NDArray[np.intp],
+    *,
+    place: tuple[int, int],
 ) -> ComparisonRow:
+    number, n_models = place
+    n_folds = int(folds.max()) + 1
+    n_fits, done = n_models * (n_folds + 1), number * (n_folds + 1)
     began = time.perf_counter()
-    fitted = clone(estimator).fit(X, sample_weight=weight)
+    with _progress.part(done, n_fits, name):
+        fitted = _fit(estimator, X, weight, name)
     seconds = time.perf_counter() - began
+    table = Table(fitted.schema_.encode(X), fitted.schema_)
     log_density = np.empty(len(folds))
-    for fold in range(int(folds.max()) + 1):
+    for fold in range(n_folds):
         inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        part = clone(estimator).fit(_rows(X, inside), sample_weight=weight[inside])
-        log_density[outside] = part.score_samples(_rows(X, outside))
+        label = f"{name}, fold {fold + 1} of {n_folds}"
+        with _progress.part(done + fold + 1, n_fits, label):
+            one = _fit(estimator, _rows(table, inside), weight[inside], name)
+            log_density[outside] = one.score_samples(_rows(table, outside))
     mean = float(np.average(log_density, weights=weight))
     spread = float(np.average(np.square(log_density - mean), weights=weight))
     is_bound = hasattr(fitted, "log_evidence_bound_")
@@ -210,12 +233,16 @@ def _n_rows(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
-def _rows(X: Any, rows: npt.NDArray[np.intp]) -> Any:
-    """Select rows of an array, sparse matrix, list, mapping of columns, or frame."""
-    if isinstance(X, Mapping):
-        return {name: [column[row] for row in rows] for name, column in X.items()}
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    if hasattr(X, "take") and not hasattr(X, "ndim"):
-        return X.take(rows)
-    return X[rows] if hasattr(X, "shape") else [X[row] for row in rows]
+def _rows(table: Table, rows: npt.NDArray[np.intp]) -> Table:
+    return Table(table.values[rows], table.schema)
+
+
+def _fit(estimator: Estimator, X: Any, weight: FloatArray, name: str) -> Any:
+    if isinstance(estimator, _TreeClustering):
+        return clone(estimator).fit(X, sample_weight=weight)
+    if bool((weight != 1).any()):
+        raise BhclustError(
+            f"compare: {name!r} is a CoalescentClustering, which takes no sample_weight: leave "
+            "it out of the comparison, or leave the weights out."
+        )
+    return clone(estimator).fit(X)

@@ -18,6 +18,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bhclust import _progress
 from bhclust._validation import BhclustError, FileFormatError, duplicate_columns, listed
 from bhclust.tables import NamedColumns
 
@@ -83,8 +84,62 @@ def read_csv(
     >>> dict(table), table.row_names
     ({'legs': [4, 2], 'kind': ['pet', None]}, ('cat', 'hen'))
     """
-    shown = "standard input" if str(path) == "-" else str(path)
-    text = _read_text(path, shown)
+    shown = shown_name(path)
+    return parse_csv(
+        read_bytes(path),
+        shown,
+        delimiter=delimiter,
+        text_columns=text_columns,
+        ignore=ignore,
+        id_column=id_column,
+    )
+
+
+def shown_name(path: str | Path) -> str:
+    """Return how messages call a file."""
+    return "standard input" if str(path) == "-" else str(path)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Return all bytes of a file, or of standard input for ``"-"``."""
+    try:
+        return sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
+    except OSError as error:
+        reason = error.strerror or error
+        raise BhclustError(f"{shown_name(path)} cannot be read: {reason}.") from error
+
+
+def parse_csv(
+    content: bytes,
+    shown: str,
+    *,
+    delimiter: str | None = None,
+    text_columns: Collection[str] = (),
+    ignore: Collection[str] = (),
+    id_column: str | None = None,
+    wanted: Collection[str] | None = None,
+) -> NamedColumns:
+    """Read a table from the bytes of a file; see `read_csv`.
+
+    Parameters
+    ----------
+    content : bytes
+        UTF-8 text.
+    shown : str
+        How messages call the file.
+    delimiter, text_columns, ignore, id_column
+        As in `read_csv`.
+    wanted : collection of str, optional
+        The only columns to read; all others are passed over, whatever they hold. Those that the
+        file lacks are left for the caller to miss.
+
+    Examples
+    --------
+    >>> from bhclust.csvtable import parse_csv
+    >>> dict(parse_csv(b"a,b\\n1,x\\n2,y\\n", "a test", wanted=["b"]))
+    {'b': ['x', 'y']}
+    """
+    text = _decoded(content, shown)
     try:
         names, columns = _split(text, delimiter or _sniff(text), shown)
     except csv.Error as error:
@@ -100,20 +155,21 @@ def read_csv(
     fields = dict(zip(names, columns, strict=True))
     if id_column is not None:
         row_names = [field.text or f"row {i}" for i, field in enumerate(fields.pop(id_column))]
-    kept = {name: fields[name] for name in fields if name not in ignore}
-    if not kept:
-        raise BhclustError(f"{shown} has no column left to cluster by.")
-    typed = {
-        name: _typed(name, column, as_text=name in text_columns) for name, column in kept.items()
+    kept = {
+        name: fields[name]
+        for name in fields
+        if name not in ignore and (wanted is None or name in wanted)
     }
+    if not kept and wanted is None:
+        raise BhclustError(f"{shown} has no column left to cluster by.")
+    typed: dict[str, list[Any]] = {}
+    _progress.follow(lambda: 0.5 + 0.5 * len(typed) / max(len(kept), 1))
+    for name, column in kept.items():
+        typed[name] = _typed(name, column, as_text=name in text_columns)
     return NamedColumns(typed, row_names)
 
 
-def _read_text(path: str | Path, shown: str) -> str:
-    try:
-        content = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise BhclustError(f"{shown} cannot be read: {error.strerror or error}.") from error
+def _decoded(content: bytes, shown: str) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -148,6 +204,8 @@ def _split(text: str, delimiter: str, shown: str) -> tuple[list[str], list[list[
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     names: list[str] = []
     columns: list[list[_Field]] = []
+    n_lines = text.count("\n") + 1
+    _progress.follow(lambda: 0.5 * reader.line_num / n_lines)  # the other half is typing
     for row in reader:
         if _is_blank(row):
             continue

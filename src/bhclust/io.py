@@ -1,4 +1,4 @@
-"""Trees in files and in the formats of other software: npz archives, SciPy linkage, Newick.
+"""Trees in files and in the formats of other software: npz archives, linkage, Newick, Nexus, JSON.
 
 Archives are NumPy's ``.npz`` with a JSON header inside, and are read without pickle, so a file
 from a stranger can do no harm. All writing is atomic: a file is there in full or not at all.
@@ -22,18 +22,24 @@ import numpy as np
 import numpy.typing as npt
 
 from bhclust._newick import from_newick, to_newick
+from bhclust._nexus import to_nexus
+from bhclust._treejson import from_json, to_json
 from bhclust._validation import BhclustError, FileFormatError, FloatArray
 from bhclust.tree import NODE_ARRAYS, Tree
 
 __all__ = [
+    "atomic_write_bytes",
     "atomic_write_text",
+    "from_json",
     "from_linkage",
     "from_newick",
     "load",
     "read_archive",
     "save",
+    "to_json",
     "to_linkage",
     "to_newick",
+    "to_nexus",
     "tree_arrays",
     "tree_from_arrays",
     "tree_header",
@@ -261,9 +267,13 @@ def atomic_write_text(path: Path, text: str) -> None:
     ...     os.listdir(folder)
     ['labels.csv']
     """
-    encoded = text.encode("utf-8")
+    atomic_write_bytes(path, text.encode("utf-8"))
+
+
+def atomic_write_bytes(path: Path, content: bytes) -> None:
+    """Write bytes to a file that is there in full or not at all."""
     with _atomic_file(path) as file:
-        file.write(encoded)
+        file.write(content)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
+from bhclust import _progress
 from bhclust._coordinates import Coordinates, Prior
 from bhclust._fixed_tree import FixedTree, evaluate, gradient
 from bhclust._polish import polish
@@ -35,6 +36,9 @@ _LEAST_GAIN_IN_ALL = 30.0
 
 # Rebuilding is not a climb: a tree may be worse than the last and the next one better again.
 _PATIENCE = 1
+
+# How many trees a start usually takes; only estimates of the time left depend on it.
+_USUAL_TREES = 4
 
 # Steps of the optimiser on one tree. The tree changes afterwards, so the last digits are wasted.
 _MOST_STEPS = 50
@@ -197,6 +201,7 @@ class _Run:
     ) -> tuple[Tree, float]:
         prior = self.coordinates.prior_at(free)
         log_prior = self.coordinates.log_prior(free) - self.coordinates.toll_at(free)
+        _begin_tree(self.builder, f"learning, tree {len(self.steps) + 1}", _USUAL_TREES - iteration)
         tree = self.builder(prior, known)
         evidence = self.builder.candidates[self.builder.origin]
         value = evidence + log_prior
@@ -300,11 +305,13 @@ def fit_tree(
     names = coordinates.names
     builder = Builder(leaves, plan.strategy, rose=rose, engine=plan.engine, n_jobs=plan.n_jobs)
     if not names:
+        _begin_tree(builder, "building the tree")
         tree = builder(prior)
         path = np.array([builder.candidates[builder.origin]])
         info = LearningInfo((), (), "nothing to learn", 0)
         return _finished(builder, prior, tree, {}, path, info, plan, builder.origin)
     if sampled:
+        _progress.reserve(n**2)
         say(f"learning on a sample of {plan.learn_rows} of {n} rows")
         sample = Builder(used, plan.strategy, rose=rose, engine=plan.engine, n_jobs=plan.n_jobs)
     learned = alternate(
@@ -319,6 +326,8 @@ def fit_tree(
     info = LearningInfo(names, learned.steps, learned.stopped, min(n, plan.learn_rows))
     tree, origin = learned.tree, learned.origin
     if sampled:
+        _progress.reserve(0)
+        _begin_tree(builder, "building the tree of all rows")
         tree = builder(learned.prior)
         origin = builder.origin
     return _finished(builder, learned.prior, tree, values, learned.path, info, plan, origin)
@@ -378,6 +387,12 @@ def hyperparameter_values(prior: Prior, names: tuple[str, ...]) -> dict[str, Flo
     return out
 
 
+def _begin_tree(builder: Builder, label: str, n_trees: int = 1) -> None:
+    """Say that a tree is built, and that so many are expected with it."""
+    work = len(builder.leaves.stats) ** 2
+    _progress.begin(label, work, work * max(n_trees - 1, 0))
+
+
 def _finished(
     builder: Builder,
     prior: Prior,
@@ -390,5 +405,6 @@ def _finished(
 ) -> Fitted:
     gain = 0.0
     if plan.polish:
+        _begin_tree(builder, "polishing the tree")
         tree, gain, _, _ = polish(tree, prior)
     return Fitted(prior, tree, builder.search, learned, path, info, origin, gain)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bhclust import _progress
 from bhclust._coordinates import Prior
 from bhclust._fixed_tree import FixedTree, evaluate
 from bhclust._linkage import LinkageMethod, linkage_parent
@@ -112,7 +113,11 @@ class Builder:
 
     def __call__(self, prior: Prior, known: Tree | None = None) -> Tree:
         """Return the tree of highest evidence; several candidates include the known topology."""
-        found = [self._candidate(origin, prior) for origin in self._affordable(prior.mixing)]
+        origins = self._affordable(prior.mixing)
+        found = []
+        for place, origin in enumerate(origins):
+            with _progress.part(place, len(origins)):
+                found.append(self._candidate(origin, prior))
         if known is not None and len(self.tried) > 1:
             fixed = FixedTree.of(known)
             found.append(Candidate(fixed, "kept", evaluate(fixed, *prior).value, None))

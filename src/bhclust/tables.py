@@ -86,11 +86,19 @@ class Schema:
 
         Parameters
         ----------
-        X : array, data frame or sparse matrix
+        X : array, data frame, sparse matrix or Table
             A table with the columns of the fitted one, in the same order.
         owner : str
             Whom the message about a wrong number of columns names.
         """
+        if isinstance(X, Table):
+            validation.check_feature_count(len(X.columns), len(self.columns), owner=owner)
+            if X.columns != self.columns:
+                raise BhclustError(
+                    "the Table was read with other names, kinds or categories of columns than "
+                    "those that were fitted: pass what it was read from."
+                )
+            return X.values
         source = _open(X)
         validation.check_feature_count(len(source.names), len(self.columns), owner=owner)
         if not {self.container, source.container} & {ARRAY, SPARSE}:
@@ -207,8 +215,9 @@ def read_table(X: Any, *, kinds: KindSpec = None, default: Kind | None = None) -
 
     Parameters
     ----------
-    X : array, list of lists, data frame, sparse matrix or mapping
-        The table, of shape (n_rows, n_columns); a mapping holds columns by name.
+    X : array, list of lists, data frame, sparse matrix, mapping or Table
+        The table, of shape (n_rows, n_columns); a mapping holds columns by name. A `Table` has
+        been read already, and is returned as it is.
     kinds : kind, mapping of column name or position to kind, or function, optional
         Declared kinds: one for all columns, or some for some columns; a function of the names
         gives all of them.
@@ -229,6 +238,8 @@ def read_table(X: Any, *, kinds: KindSpec = None, default: Kind | None = None) -
     array([[1. , 3. , 0.5],
            [0. , 4. , nan]])
     """
+    if isinstance(X, Table):
+        return X
     source = _open(X)
     chosen = _declared_kinds(kinds, default, source.names)
     if isinstance(source.data, sparse.csr_array):
@@ -264,9 +275,7 @@ class NamedColumns(Mapping[str, Any]):
     ('cat', 'hen')
     """
 
-    def __init__(
-        self, columns: Mapping[str, Sequence[Any]], row_names: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, columns: Mapping[str, Any], row_names: Sequence[str] | None = None) -> None:
         self._columns = dict(columns)
         self.row_names = None if row_names is None else tuple(row_names)
 

@@ -405,7 +405,7 @@ class Tree:
             weight=moved(weight),
         )
 
-    # -- façade: the logic lives in `posterior`, `io` and `viewer` -------------------------------
+    # -- façade: the logic lives in `posterior`, `io`, `bridges` and `viewer` --------------------
 
     def cut(
         self,
@@ -437,7 +437,11 @@ class Tree:
         return io.from_linkage(Z, leaf_names, collapse_equal_heights=collapse_equal_heights)
 
     def to_newick(
-        self, *, support: bool = True, branch_lengths: bool = True, comments: bool = True
+        self,
+        *,
+        support: bool | npt.ArrayLike = True,
+        branch_lengths: bool = True,
+        comments: bool = True,
     ) -> str:
         """Return the tree as Newick text; see `bhclust.io.to_newick`."""
         from bhclust import io
@@ -450,6 +454,43 @@ class Tree:
         from bhclust import io
 
         return io.from_newick(text)
+
+    def to_nexus(self, *, support: bool | npt.ArrayLike = True) -> str:
+        """Return the tree as Nexus text; see `bhclust.io.to_nexus`."""
+        from bhclust import io
+
+        return io.to_nexus(self, support=support)
+
+    def to_json(self, *, stats: bool = False, indent: int | None = None) -> str:
+        """Return the tree as JSON text; see `bhclust.io.to_json`."""
+        from bhclust import io
+
+        return io.to_json(self, stats=stats, indent=indent)
+
+    @staticmethod
+    def from_json(text: str) -> Tree:
+        """Make a tree from JSON text; see `bhclust.io.from_json`."""
+        from bhclust import io
+
+        return io.from_json(text)
+
+    def to_networkx(self) -> Any:
+        """Return the tree as a graph of networkx; see `bhclust.bridges.to_networkx`."""
+        from bhclust import bridges
+
+        return bridges.to_networkx(self)
+
+    def to_ete(self) -> Any:
+        """Return the tree as one of ETE 4; see `bhclust.bridges.to_ete`."""
+        from bhclust import bridges
+
+        return bridges.to_ete(self)
+
+    def to_skbio(self) -> Any:
+        """Return the tree as one of scikit-bio; see `bhclust.bridges.to_skbio`."""
+        from bhclust import bridges
+
+        return bridges.to_skbio(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the tree to a file; see `bhclust.io.save`."""

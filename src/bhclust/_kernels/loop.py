@@ -70,6 +70,11 @@ class CompiledLoop:
         return int(self._counters[_N_PAIRS])
 
     @property
+    def n_merges(self) -> int:
+        """Merges made so far."""
+        return int(self._counters[_N_MERGES])
+
+    @property
     def n_rescans(self) -> int:
         """Times a cluster had to look for its best partner again."""
         return int(self._counters[_N_RESCANS])
@@ -77,7 +82,7 @@ class CompiledLoop:
     def advance(self) -> int:
         """Do the next steps; return how many merges there are by now."""
         self._advance(_CHUNK, self.merges, self.log_f, *self._arguments)
-        return int(self._counters[_N_MERGES])
+        return self.n_merges
 
 
 @copied_inside

@@ -9,6 +9,7 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
+from bhclust import _progress
 from bhclust._validation import (
     BhclustError,
     FloatArray,
@@ -97,10 +98,16 @@ def fit_trees(
     check_count(max_iter, name="max_iter", owner=_OWNER, lowest=0)
     check_count(n_particles, name="n_particles", owner=_OWNER)
 
+    shown = progress or _progress.callback()
+    searches = max_iter + 1 if names else 1
+
     def search(candidate: Process) -> Tree | TreePosterior:
+        nonlocal searches
+        searches -= 1
+        _progress.begin(f"{inference} search", after=max(searches, 0))
         leaves = candidate.leaves(X)
         if inference in GREEDY:
-            return greedy_tree(leaves, inference, leaf_names=leaf_names, progress=progress)
+            return greedy_tree(leaves, inference, leaf_names=leaf_names, progress=shown)
         return sample_trees(
             leaves,
             inference,
@@ -108,7 +115,7 @@ def fit_trees(
             rng=rng,
             n_jobs=n_jobs,
             leaf_names=leaf_names,
-            progress=progress,
+            progress=shown,
         )
 
     learned = alternate(process, X, search, names=names, max_iter=max_iter)

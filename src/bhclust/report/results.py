@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bhclust._validation import BhclustError, listed
+from bhclust.bridges import node_support
 from bhclust.report.page import render
 from bhclust.report.summary import Summary
 from bhclust.report.tablefile import save_table
@@ -69,7 +73,7 @@ def write_result(
     title: str = "bhclust report",
     force: bool = False,
     table: Table | None = None,
-) -> None:
+) -> tuple[str, ...]:
     """Write ``labels.csv``, ``tree.nwk``, ``model.npz`` and ``report.html`` to a folder.
 
     The files are written to a new folder beside it first, so that an error or an interruption
@@ -90,6 +94,11 @@ def write_result(
         Write into a folder that holds other files.
     table : Table, optional
         The fitted table, to be kept in ``table.npz`` for the viewer's heat map.
+
+    Returns
+    -------
+    tuple of str
+        Names of the files that were written.
     """
     target = Path(folder)
     check_folder(target, force=force)
@@ -100,18 +109,45 @@ def write_result(
         if table is not None:
             save_table(scratch / TABLE, table)
         if target.exists():
-            for name in (*RESULT_FILES, *DERIVED_FILES):
-                if (scratch / name).exists():
-                    (scratch / name).replace(target / name)
-                else:
-                    # A table or a view of an earlier result would speak of another tree.
-                    (target / name).unlink(missing_ok=True)
+            _take_over(scratch, target)
         else:
             scratch.rename(target)
     except OSError as error:
         raise _cannot_write(target, error) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    return RESULT_FILES if table is None else (*RESULT_FILES, TABLE)
+
+
+def _take_over(scratch: Path, target: Path) -> None:
+    """Replace the files of an earlier result, all of them before an interruption counts."""
+    written = sorted(path.name for path in scratch.iterdir())
+    with _undisturbed():
+        for name in DERIVED_FILES:
+            if name not in written:
+                (target / name).unlink(missing_ok=True)
+        for name in written:
+            (scratch / name).replace(target / name)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let an interruption wait until the end; only the main thread hears of one at all."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda got, frame: heard.append(got))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if heard:
+        signal.raise_signal(heard[0])
 
 
 def _write_files(
@@ -126,7 +162,10 @@ def _write_files(
     leaves = getattr(estimator, "leaf_rows_", range(len(labels)))
     page = render(summary, estimator, [names[row] for row in leaves], title=title)
     (folder / PAGE).write_text(page, encoding="utf-8")
-    (folder / TREE).write_text(estimator.tree_.to_newick() + "\n", encoding="utf-8")
+    sampled = getattr(estimator, "posterior_", None) is not None
+    support = node_support(estimator) if sampled else None
+    newick = estimator.tree_.to_newick(support=True if support is None else support)
+    (folder / TREE).write_text(newick + "\n", encoding="utf-8")
     estimator.save(folder / MODEL)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bhclust._validation import FloatArray
-from bhclust.models.base import Column
+from bhclust.explanations import FeatureContribution
+from bhclust.models import choose_model
+from bhclust.models.base import ClusterModel, Column
+from bhclust.report.scores import Scores
 from bhclust.tables import Table
 
 
@@ -45,18 +49,23 @@ class Summary(NamedTuple):
     method: str
     log_evidence: float
     clusters: list[ClusterSummary]
+    scores: Scores | None = None
 
 
-def summarise(estimator: Any, table: Table, top: int = 3) -> Summary:
+def summarise(
+    estimator: Any, table: Table, top: int = 3, *, scores: Scores | None = None
+) -> Summary:
     """Summarise a fitted estimator and the table it was fitted to.
 
     Parameters
     ----------
-    estimator : fitted BayesianHierarchicalClustering or BayesianRoseTree
+    estimator : fitted estimator
     table : Table
         The table, as `bhclust.tables.read_table` read it.
     top : int
         Features a cluster.
+    scores : Scores, optional
+        How the clusters agree with known classes.
 
     Returns
     -------
@@ -74,8 +83,10 @@ def summarise(estimator: Any, table: Table, top: int = 3) -> Summary:
     [16, 16, 16]
     """
     values = table.toarray()
+    explain = _explainer(estimator, table, values)
     clusters = [
-        _cluster(estimator, table, values, label, top) for label in range(estimator.n_clusters_)
+        _cluster(np.asarray(estimator.labels_) == label, table, values, label, explain(label, top))
+        for label in range(estimator.n_clusters_)
     ]
     return Summary(
         n_rows=table.shape[0],
@@ -85,17 +96,55 @@ def summarise(estimator: Any, table: Table, top: int = 3) -> Summary:
         method=type(estimator).__name__,
         log_evidence=float(estimator.log_evidence_),
         clusters=clusters,
+        scores=scores,
     )
 
 
+def _explainer(
+    estimator: Any, table: Table, values: FloatArray
+) -> Callable[[int, int], list[FeatureContribution]]:
+    """Return a function of label and number: the features that set a cluster apart.
+
+    An estimator without a model of clusters is explained by the one that the kinds of the columns
+    suggest.
+    """
+    if estimator.n_clusters_ == 1:  # a single cluster has nothing to be told apart from
+        return lambda label, top: []
+    if hasattr(estimator, "explain_cluster"):
+        return lambda label, top: estimator.explain_cluster(label, top=top)
+    model = choose_model(table.columns, values).for_columns(table.columns).resolve(values)
+    stats = model.suffstats(values)
+    labels = np.asarray(estimator.labels_)
+
+    def explain(label: int, top: int) -> list[FeatureContribution]:
+        inside = _pooled(model, stats[labels == label])
+        outside = _pooled(model, stats[labels != label])
+        contributions = model.feature_contributions(inside, outside)[0]
+        names = table.schema.names if len(contributions) == table.shape[1] else ("all features",)
+        order = np.argsort(-contributions, kind="stable")[:top]
+        return [FeatureContribution(names[j], float(contributions[j])) for j in order]
+
+    return explain
+
+
+def _pooled(model: ClusterModel, stats: FloatArray) -> FloatArray:
+    """Merge all clusters of a batch into one, by halves."""
+    while len(stats) > 1:
+        half = len(stats) // 2
+        merged = model.merge(stats[:half], stats[half : 2 * half])
+        stats = np.concatenate([merged, stats[2 * half :]])
+    return stats
+
+
 def _cluster(
-    estimator: Any, table: Table, values: FloatArray, label: int, top: int
+    inside: npt.NDArray[np.bool_],
+    table: Table,
+    values: FloatArray,
+    label: int,
+    records: list[FeatureContribution],
 ) -> ClusterSummary:
-    inside = np.asarray(estimator.labels_) == label
     position = {column.name: j for j, column in enumerate(table.columns)}
     features = []
-    # A single cluster has nothing to be told apart from.
-    records = estimator.explain_cluster(label, top=top) if estimator.n_clusters_ > 1 else []
     for record in records:
         # A feature that speaks against the cluster does not tell it apart.
         if record.log_bayes_factor <= 0:
@@ -137,20 +186,3 @@ def describe_feature(feature: TellingFeature) -> str:
     if not feature.here:
         return feature.feature
     return f"{feature.feature} {feature.here} (others {feature.elsewhere})"
-
-
-def as_text(summary: Summary) -> str:
-    """Return a summary as lines for a terminal."""
-    kinds = Counter(column.kind for column in summary.columns)
-    counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    lines = [
-        f"rows          {summary.n_rows}",
-        f"columns       {len(summary.columns)} ({counted}), {summary.n_missing} missing value(s)",
-        f"model         {summary.model}",
-        f"log evidence  {summary.log_evidence:.2f}",
-        f"clusters      {len(summary.clusters)}",
-    ]
-    for cluster in summary.clusters:
-        told = "; ".join(describe_feature(feature) for feature in cluster.features)
-        lines.append(f"  {cluster.label:>3}  {cluster.size:>6} rows  {told}".rstrip())
-    return "\n".join(lines)
