@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,9 +46,18 @@ def open_browser(executable: str) -> Iterator[Any]:
             browser.close()
 
 
+def wait_until(page: Any, condition: str, seconds: float = 60.0) -> None:
+    """Ask again and again from here: the page's own rules forbid it to evaluate a string later."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        if time.monotonic() > end:
+            raise TimeoutError(f"the page never came to {condition}")
+        time.sleep(0.02)
+
+
 def wait_until_drawn(page: Any) -> None:
     """Wait until the viewer has drawn its first picture."""
-    page.wait_for_function("window.bhclustView?.firstPaint !== undefined")
+    wait_until(page, "window.bhclustView?.firstPaint !== undefined")
 
 
 RECORD_FRAMES = """() => {

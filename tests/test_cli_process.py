@@ -49,7 +49,8 @@ def folder(tmp_path_factory):
 
 
 def test_one_pass_through_everything(folder):
-    assert entries(folder / "out") == ["labels.csv", "model.npz", "report.html", "tree.nwk"]
+    written = ["labels.csv", "model.npz", "report.html", "table.npz", "tree.nwk"]
+    assert entries(folder / "out") == written
     result = bhclust("predict", folder / "out", folder / "guests.csv", "--id-column", "name")
     assert result.returncode == 0
     assert result.stdout.splitlines()[0].startswith("row,cluster,p_0")

@@ -22,6 +22,7 @@ from tests.browser import (
     find_browser,
     longest_frame,
     open_browser,
+    wait_until,
     wait_until_drawn,
 )
 from tests.oracles.viewer import random_tree_arrays
@@ -459,7 +460,7 @@ def test_the_wheel_zooms_and_dragging_moves(show, tmp_path, blobs, binary):
     x, y = box["x"] + 200, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
     page.mouse.wheel(0, -300)
-    page.wait_for_function("bhclustView.state().zoom > 1.2")
+    wait_until(page, "bhclustView.state().zoom > 1.2")
     before = page.locator("#tree").screenshot()
     page.mouse.down()
     page.mouse.move(x, y + 40, steps=4)

@@ -148,7 +148,7 @@ def explain_cluster(estimator: Any, label: int, top: int = 10) -> list[FeatureCo
     >>> from bhclust import BayesianHierarchicalClustering
     >>> from bhclust.explanations import explain_cluster
     >>> X = [[0.0, 1.0], [0.1, 1.2], [5.0, 1.1], [5.1, 1.0], [5.0, 1.2]]
-    >>> fitted = BayesianHierarchicalClustering("diagonal_gaussian").fit(X)
+    >>> fitted = BayesianHierarchicalClustering("diagonal_gaussian", n_clusters=2).fit(X)
     >>> explain_cluster(fitted, 0, top=1)[0].phrase()
     'x0: mean 5.03 | 0.05'
     """
