@@ -25,7 +25,7 @@ lint: $(VENV)/installed-lint
 
 # Warnings are errors; links between pages, formulas and examples of the gallery are all checked.
 docs: $(VENV)/installed-docs
-	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs
+	$(BIN)/python -m sphinx -W --keep-going -q -E -b html -d build/doctrees docs build/docs
 	@echo "open $(abspath build/docs)/index.html"
 
 # The stamp files are newer than pyproject.toml as long as what is installed is what it asks for.

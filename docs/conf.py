@@ -56,6 +56,5 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "download_all_examples": False,
     "remove_config_comments": True,
-    "plot_gallery": "True",
     "copyfile_regex": r"",
 }

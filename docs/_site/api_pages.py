@@ -1,9 +1,12 @@
-"""The pages of the API reference, one a module: everything public, in the order of its module."""
+"""The pages of the API reference, one a module: everything public, in the order of its module.
+
+Modules that nobody has named here come last, so that a new one is never lost.
+"""
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import pkgutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +18,8 @@ class Module(NamedTuple):
     title: str
 
 
+# Shown as names of the package, or a command and no library.
+ELSEWHERE = ("bhclust.estimators", "bhclust.cli")
 MODULES = (
     Module("bhclust", "Estimators, trees, comparison"),
     Module("bhclust.models", "Models of a cluster"),
@@ -47,7 +52,7 @@ STOP_AT = "object, tuple, ABC, BaseEstimator, ClusterMixin, Protocol, Mapping, S
 def write(folder: Path) -> None:
     """Write a page for each module that there is, and the page that lists them."""
     folder.mkdir(exist_ok=True)
-    present = [module for module in MODULES if importlib.util.find_spec(module.name)]
+    present = public_modules()
     pages = {f"{module.name}.rst": _page(module) for module in present}
     names = "\n".join(f"   {module.title} <{module.name}>" for module in present)
     pages["index.rst"] = f"{_heading('API reference')}\n.. toctree::\n\n{names}\n"
@@ -57,6 +62,16 @@ def write(folder: Path) -> None:
         path = folder / name
         if not path.exists() or path.read_text("utf-8") != text:  # an equal page is not built again
             path.write_text(text, "utf-8")
+
+
+def public_modules() -> list[Module]:
+    """Return the modules that have a page."""
+    package = importlib.import_module("bhclust")
+    found = {f"bhclust.{each.name}" for each in pkgutil.iter_modules(package.__path__)}
+    public = {"bhclust", *(name for name in found if not name.startswith("bhclust._"))}
+    named = [module for module in MODULES if module.name in public]
+    others = sorted(public - {module.name for module in MODULES} - set(ELSEWHERE))
+    return named + [Module(name, name.removeprefix("bhclust.")) for name in others]
 
 
 def _page(module: Module) -> str:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import html
+import re
 from typing import Any
 
+from docutils import nodes
 from latex2mathml.converter import convert
+
+# \log f: the converter leaves no room between a function and what follows it.
+FUNCTION = re.compile(r"(<mi>(?:log|exp|min|max)</mi>)(?=<m(?:i|sub|sup|subsup)>)")
+
+
+def mathml(formula: str, display: str) -> str:
+    """Return a formula as MathML."""
+    return FUNCTION.sub(r'\1<mspace width="0.17em"/>', convert(formula, display=display))
 
 
 def _inline(translator: Any, node: Any) -> None:
-    from docutils import nodes
-
-    translator.body.append(convert(node.astext(), display="inline"))
+    translator.body.append(mathml(node.astext(), "inline"))
     raise nodes.SkipNode
 
 
 def _display(translator: Any, node: Any) -> None:
-    from docutils import nodes
-
     number = f'<span class="eqno">({node["number"]})</span>' if node.get("number") else ""
     label = f' id="{html.escape(node["ids"][0])}"' if node.get("ids") else ""
-    formula = convert(node.astext(), display="block")
+    formula = mathml(node.astext(), "block")
     translator.body.append(f'<div class="formula"{label}>{number}{formula}</div>')
     raise nodes.SkipNode
 

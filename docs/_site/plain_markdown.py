@@ -51,6 +51,7 @@ SECTIONS = {
     "Reference": ["api/index", "benchmarks", "papers"],
     "Project": list(ROOT_PAGES),
 }
+TITLES = {"project/readme": "Readme"}  # where the title of a page says too little
 LAST = "Reference"  # the section that takes pages nobody has named
 GENERATED = ("auto_gallery/index", "api/index")
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(#[^)\s]*)?(?=\))")
@@ -89,7 +90,8 @@ def contents(docname: str) -> str:
 
 
 def _toctree(caption: str, pages: list[str]) -> str:
-    lines = "\n".join(f"/{page}" for page in pages)
+    entries = [f"{TITLES[p]} </{p}>" if p in TITLES else f"/{p}" for p in pages]
+    lines = "\n".join(entries)
     return f"\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n:caption: {caption}\n\n{lines}\n```\n"
 
 

@@ -48,7 +48,8 @@ clustering = BayesianHierarchicalClustering("bernoulli").fit(table)
 for label in range(clustering.n_clusters_):
     (members,) = (clustering.labels_ == label).nonzero()
     words = [record.feature for record in clustering.explain_cluster(label, top=3)]
-    print(f"{len(members)} sentences, set apart by {', '.join(words)}: {sentences[members[0]]}")
+    print(f"{len(members)} sentences, set apart by {', '.join(words)}:")
+    print("   ", sentences[members[0]])
 
 # %%
 # Joins that the model rejects are red; they stand between the subjects.
