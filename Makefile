@@ -8,7 +8,7 @@ WORKERS ?= 2
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run test lint docs clean
+.PHONY: run test lint clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/installed
@@ -22,11 +22,6 @@ lint: $(VENV)/installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-
-# Warnings are errors; links between pages, formulas and examples of the gallery are all checked.
-docs: $(VENV)/installed-docs
-	$(BIN)/python -m sphinx -W --keep-going -q -E -b html -d build/doctrees docs build/docs
-	@echo "open $(abspath build/docs)/index.html"
 
 # The stamp files are newer than pyproject.toml as long as what is installed is what it asks for.
 $(BIN)/python:
@@ -45,10 +40,16 @@ $(VENV)/installed-lint: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[lint]'
 	@touch $@ $(VENV)/installed
 
-$(VENV)/installed-docs: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
-	@touch $@ $(VENV)/installed
-
 clean:
 	rm -rf $(VENV) $(RESULT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		docs/api docs/auto_gallery docs/sg_execution_times.rst
+
+# Warnings are errors; links between pages, formulas and examples of the gallery are all checked.
+.PHONY: docs
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -E -b html -d build/doctrees docs build/docs
+	@echo "open $(abspath build/docs)/index.html"
+
+$(VENV)/installed-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@ $(VENV)/installed
