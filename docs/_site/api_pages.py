@@ -18,8 +18,8 @@ class Module(NamedTuple):
     title: str
 
 
-# Shown as names of the package, or a command and no library.
-ELSEWHERE = ("bhclust.estimators", "bhclust.cli")
+# Shown as names of the package; commands and no library; inner parts of the search and of plots.
+ELSEWHERE = ("bhclust.estimators", "bhclust.cli", "bhclust.frontier", "bhclust.layout")
 MODULES = (
     Module("bhclust", "Estimators, trees, comparison"),
     Module("bhclust.models", "Models of a cluster"),
@@ -46,7 +46,7 @@ MODULES = (
 )
 
 # Methods of these base classes and of theirs are not repeated.
-STOP_AT = "object, tuple, ABC, BaseEstimator, ClusterMixin, Protocol, Mapping, Sequence"
+STOP_AT = "object, int, str, tuple, dict, ABC, BaseEstimator, ClusterMixin, Mapping, Sequence"
 
 
 def write(folder: Path) -> None:
