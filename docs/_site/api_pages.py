@@ -19,7 +19,7 @@ class Module(NamedTuple):
 
 
 # Shown as names of the package; commands and no library; inner parts of the search and of plots.
-ELSEWHERE = ("bhclust.estimators", "bhclust.cli", "bhclust.frontier", "bhclust.layout")
+ELSEWHERE = tuple(f"bhclust.{room}" for room in ("estimators", "tree", "cli", "frontier", "layout"))
 MODULES = (
     Module("bhclust", "Estimators, trees, comparison"),
     Module("bhclust.models", "Models of a cluster"),
@@ -41,6 +41,7 @@ MODULES = (
     Module("bhclust.tablefile", "Files of tables"),
     Module("bhclust.csvtable", "Delimited text"),
     Module("bhclust.io", "Files of trees"),
+    Module("bhclust.bridges", "Bridges to other packages"),
     Module("bhclust.datasets", "Data sets"),
     Module("bhclust.report", "Reports"),
 )
