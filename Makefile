@@ -45,4 +45,15 @@ $(VENV)/installed-lint: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) $(RESULT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RESULT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+		docs/api docs/auto_gallery docs/sg_execution_times.rst
+
+# Warnings are errors; links between pages, formulas and examples of the gallery are all checked.
+.PHONY: docs
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -E -b html -d build/doctrees docs build/docs
+	@echo "open $(abspath build/docs)/index.html"
+
+$(VENV)/installed-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@ $(VENV)/installed

@@ -24,7 +24,7 @@ RATE_BOUNDS = (1e-3, 1e2)
 
 @dataclass(frozen=True, eq=False)
 class InverseWishart:
-    """Prior of the covariance: density in Λ proportional to |Λ|^{-(dof+d+1)/2} e^{-tr(ΨΛ⁻¹)/2}.
+    """Prior of the covariance: density in Λ proportional to ``|Λ|^{-(dof+d+1)/2} e^{-tr(ΨΛ⁻¹)/2}``.
 
     With variances, or one variance, it is the same with d = 1 for each of them. Its mode is
     scale / (dof + d + 1).
