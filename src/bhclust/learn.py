@@ -249,7 +249,8 @@ class Plan(NamedTuple):
     """How to fit: what to learn and how hard to try.
 
     ``learn`` is "auto", "shared", True, False or a collection of names, as estimators take it;
-    more rows than ``learn_rows`` are learned on by a random sample of so many.
+    more rows than ``learn_rows`` are learned on by a random sample of so many. The last three are
+    those of `bhclust.randomised`.
     """
 
     learn: str | bool | Collection[str] = "auto"
@@ -260,6 +261,9 @@ class Plan(NamedTuple):
     learn_rows: int = 2000
     engine: EngineName = "auto"
     n_jobs: int | None = None
+    sample_size: int = 1000
+    part_size: int = 2000
+    n_seeds: int = 1
 
 
 def fit_tree(
