@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from bhclust import posterior
 from bhclust._coordinates import Prior
+from bhclust._kernels.compile import announced_compilation
 from bhclust._kernels.pool import pooled_stats
 from bhclust._linkage import numeric_features
 from bhclust._polish import polish
@@ -53,6 +54,9 @@ RANDOMISED = ("randomised", "groups")
 # tell them apart, and they are divided at random.
 _LARGEST_SHARE = 0.9
 _PATIENCE = 2
+
+# Parts of so few items are searched without compiled tables and without handing them to a thread.
+_TINY = 24
 
 # Rounds of hard assignment that make the groups of the strategy "groups".
 _ROUNDS = 2
@@ -131,8 +135,11 @@ class Sizes(NamedTuple):
 def exact_branch(prior: Prior, items: Items, *, rose: bool, engine: EngineName) -> Branch:
     """Return the exact greedy tree of a few items."""
     stats = items.stats(prior.model)
-    if len(items) == 1:
-        return Branch(np.array([-1], dtype=np.int32), prior.model.log_marginal(stats), stats)
+    if len(items) <= 2:
+        parent = np.array([-1] if len(items) == 1 else [2, 2, -1], dtype=np.int32)
+        return joined(prior.model, parent, stats)
+    # The tables of the compiled engine cost more than a tiny search; the tree is the same.
+    engine = "numpy" if engine == "auto" and len(items) <= _TINY else engine
     tree = agglomerate(*_arguments(prior, stats), rose=rose, weight=items.weight, engine=engine)[0]
     assert tree.log_marginal is not None
     assert tree.stats is not None
@@ -145,7 +152,12 @@ def _arguments(prior: Prior, stats: FloatArray) -> tuple[ClusterModel, FloatArra
 
 def joined(model: ClusterModel, parent: npt.NDArray[np.int32], stats: FloatArray) -> Branch:
     """Return the branch of a top whose leaves have given statistics."""
-    nodes = node_stats(Tree(parent=parent, n_leaves=len(stats)), model, stats)
+    if len(stats) == 1:
+        return Branch(parent, model.log_marginal(stats), stats)
+    if len(stats) == 2:
+        nodes = np.concatenate([stats, model.merge(stats[:1], stats[1:])])
+    else:
+        nodes = node_stats(Tree(parent=parent, n_leaves=len(stats)), model, stats)
     return Branch(parent, model.log_marginal(nodes), nodes[-1:].copy())
 
 
@@ -262,7 +274,8 @@ class RandomisedSearch:
     def run(self) -> Tree:
         """Build the tree; its statistics are left out."""
         todo = [_Task(np.arange(len(self.items)), self.seed, None, 0)]
-        with joblib.Parallel(n_jobs=self.n_jobs, prefer="threads") as parallel:
+        jobs = joblib.Parallel(n_jobs=self.n_jobs, prefer="threads")
+        with announced_compilation(), jobs as parallel:
             while todo:
                 task = todo.pop()
                 if len(task.rows) <= self.sizes.part:
@@ -278,13 +291,15 @@ class RandomisedSearch:
         return tree
 
     def _search(self, tasks: list[_Task], parallel: Any) -> None:
+        how: Any = {"rose": self.rose, "engine": self.engine}
+        large = [task for task in tasks if len(task.rows) > _TINY]
+        tiny = [task for task in tasks if len(task.rows) <= _TINY]
         found = parallel(
-            joblib.delayed(exact_branch)(
-                self.prior, self.items.take(task.rows), rose=self.rose, engine=self.engine
-            )
-            for task in tasks
+            joblib.delayed(exact_branch)(self.prior, self.items.take(task.rows), **how)
+            for task in large
         )
-        for task, branch in zip(tasks, found, strict=True):
+        found += [exact_branch(self.prior, self.items.take(task.rows), **how) for task in tiny]
+        for task, branch in zip(large + tiny, found, strict=True):
             self._deliver(task, self.assembly.add_rows(branch, task.rows), branch.stats)
 
     def _deliver(self, task: _Task | _Frame, root: int, stats: FloatArray) -> None:
