@@ -43,6 +43,8 @@ ORDER = (
     "strategies",
     "learn",
     "randomised",
+    "_growing_any",
+    "growing",
     "metrics",
     "_newick",
     "io",

@@ -83,7 +83,10 @@ class Top(NamedTuple):
 
 
 def top_of(tree: Tree, n_items: int, part_size: int) -> Top:
-    """Return the part of a sample's tree above the nodes that are small enough.
+    """Return the part of a sample's tree above the nodes that are one cluster or small enough.
+
+    Inside a cluster the tree of a sample is mostly chance, and a fresh sample of the items that
+    went there can say more.
 
     Parameters
     ----------
@@ -103,8 +106,11 @@ def top_of(tree: Tree, n_items: int, part_size: int) -> Top:
     expected = tree.size * (n_items / tree.n_leaves)
     opened = (expected > _FILLING * part_size) & (tree.size >= LEAST_OPENED)
     opened[: tree.n_leaves] = False
+    if tree.log_odds is not None:
+        opened &= tree.log_odds < 0
     opened[-1] = True
-    # Sizes rise towards the root, so what is opened hangs together.
+    for node in range(tree.n_nodes - 2, -1, -1):  # below a closed node nothing is opened
+        opened[node] &= opened[tree.parent[node]]
     is_port = ~opened & opened[tree.parent]
     ports = np.flatnonzero(is_port)
     inner = np.flatnonzero(opened)

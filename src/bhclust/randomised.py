@@ -58,8 +58,9 @@ _PATIENCE = 2
 # Parts of so few items are searched without compiled tables and without handing them to a thread.
 _TINY = 24
 
-# Rounds of hard assignment that make the groups of the strategy "groups".
+# Rounds of hard assignment that improve groups, and how many a cluster is divided into at most.
 _ROUNDS = 2
+_MOST_GROUPS = 64
 
 # Statistics of a sample or a part are dense: so many numbers at most (256 MB).
 _MOST_NUMBERS = 1 << 25
@@ -351,6 +352,9 @@ class RandomisedSearch:
     def _by_sample(self, task: _Task) -> _Division:
         chosen = sample_rows(task.rows, self.sizes.sample, task.seed)
         tree = self._sample_tree(task.rows[chosen])
+        assert tree.log_odds is not None
+        if tree.log_odds[-1] > 0:
+            return self._within_cluster(task, chosen)
         top = top_of(tree, len(task.rows), self.sizes.part)
         router = make_router(tree, top.ports, self.prior.mixing)
         port = self._route(router, task.rows)
@@ -373,21 +377,33 @@ class RandomisedSearch:
             out[start : start + _ROW_BLOCK] = route(self.prior.model, router, block)
         return out
 
+    def _within_cluster(self, task: _Task, chosen: IntArray) -> _Division:
+        """Divide rows that are one cluster into groups of like rows around some of them."""
+        n_groups = min(_MOST_GROUPS, len(chosen), -(-2 * len(task.rows) // self.sizes.part))
+        seeds = self.items.take(task.rows[chosen[:n_groups]])
+        port = self._assign(task.rows, seeds.stats(self.prior.model), seeds.weight)
+        return self._grouped(task, port)
+
     def _by_groups(self, task: _Task) -> _Division:
-        """Divide rows into groups by hard assignment, and build the exact tree of the groups."""
+        """Divide rows into groups by hard assignment, from the ports of a sample's tree on."""
+        return self._grouped(task, self._by_sample(task).port)
+
+    def _grouped(self, task: _Task, port: IntArray) -> _Division:
+        """Improve groups by hard assignment, and build the exact tree of the groups."""
         model, mixing = self.prior
-        port = self._by_sample(task).port
         for _ in range(_ROUNDS):
-            stats, weight = self._group_stats(task.rows, port)
-            log_old = np.log(weight)
-            first = np.arange(len(weight) + 1)
-            port = self._route(Router(stats, log_old, first), task.rows)
-            port = np.unique(port, return_inverse=True)[1]
+            port = self._assign(task.rows, *self._group_stats(task.rows, port))
         stats, weight = self._group_stats(task.rows, port)
         if len(weight) == 1:
             return self._at_random(task)
         tree = agglomerate(model, stats, mixing, rose=self.rose, weight=weight).tree
         return _Division(tree.parent, port)
+
+    def _assign(self, rows: IntArray, stats: FloatArray, weight: FloatArray) -> IntArray:
+        """Return the group that is most like each row, all taken at the weight of the lightest."""
+        stats = self.prior.model.repeat(stats, weight.min() / weight)
+        router = Router(stats, np.zeros(len(weight)), np.arange(len(weight) + 1))
+        return np.unique(self._route(router, rows), return_inverse=True)[1]
 
     def _group_stats(self, rows: IntArray, port: IntArray) -> tuple[FloatArray, FloatArray]:
         weight = np.bincount(port, self.items.weight[rows]).astype(np.float64)

@@ -25,6 +25,7 @@ from bhclust._validation import (
     check_sample_weight,
 )
 from bhclust.agglomerate import EngineName, score_tree
+from bhclust.estimators.growth import GrowingMixin
 from bhclust.learn import Plan, fit_tree
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
 from bhclust.models import ClusterModel, choose_model, named_model
@@ -52,7 +53,7 @@ class _Predictive(NamedTuple):
     labels: IntArray
 
 
-class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class _TreeClustering(GrowingMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """What the binary and the rose tree estimators have in common."""
 
     _rose: ClassVar[bool]
@@ -121,6 +122,7 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         labels = self._label_rows(predictive, model, mixing, table_values, rows, leaf_labels)
         # Nothing is stored before this line, so that a fit that fails changes nothing.
         self._check_columns(X, reset=True)
+        self.__dict__.pop("_growth", None)
         self.schema_ = table.schema
         self.model_ = model
         self.mixing_ = mixing
