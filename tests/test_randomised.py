@@ -208,7 +208,8 @@ def test_the_compact_tree_has_the_same_weights_of_clusters():
     case = make_case("bernoulli", 60, np.random.default_rng(13))
     tree = agglomerate(case.model, case.model.suffstats(case.X), DirichletProcess(1.0)).tree
     labels = tree.cut()
-    small = compact(tree, labels, case.model, Items(case.X, np.ones(60)))
+    stats = pooled_by_label(case.model, Items(case.X, np.ones(60)), np.arange(60), labels)
+    small = compact(tree, labels, case.model, stats)
     sizes = np.bincount(labels)
     assert small.weight[: small.n_leaves].tolist() == sizes.tolist()
     assert small.weight[-1] == 60

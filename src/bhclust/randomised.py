@@ -17,6 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from bhclust import posterior
+from bhclust._branches import (
+    Assembly,
+    Branch,
+    Frame,
+    balanced,
+    deliver,
+    joined,
+    n_ports_of,
+)
 from bhclust._coordinates import Prior
 from bhclust._kernels.compile import announced_compilation
 from bhclust._kernels.pool import pooled_stats
@@ -52,8 +61,8 @@ RANDOMISED = ("randomised", "groups")
 
 # One port may take so large a share of the items a few times in a row; then the model cannot
 # tell them apart, and they are divided at random.
-_LARGEST_SHARE = 0.9
-_PATIENCE = 2
+LARGEST_SHARE = 0.9
+PATIENCE = 2
 
 # Parts of so few items are searched without compiled tables and without handing them to a thread.
 _TINY = 24
@@ -113,14 +122,6 @@ class Items:
         return Leaves(self.stats(model), self.weight, self.names, features)
 
 
-class Branch(NamedTuple):
-    """A finished subtree: parents over its leaves, ``log f`` of all its nodes, its statistics."""
-
-    parent: npt.NDArray[np.int32]
-    log_f: FloatArray
-    stats: FloatArray
-
-
 class Sizes(NamedTuple):
     """How many items a sample has, and how many a part that is searched exactly has at most."""
 
@@ -151,77 +152,12 @@ def _arguments(prior: Prior, stats: FloatArray) -> tuple[ClusterModel, FloatArra
     return prior.model, stats, prior.mixing
 
 
-def joined(model: ClusterModel, parent: npt.NDArray[np.int32], stats: FloatArray) -> Branch:
-    """Return the branch of a top whose leaves have given statistics."""
-    if len(stats) == 1:
-        return Branch(parent, model.log_marginal(stats), stats)
-    if len(stats) == 2:
-        nodes = np.concatenate([stats, model.merge(stats[:1], stats[1:])])
-    else:
-        nodes = node_stats(Tree(parent=parent, n_leaves=len(stats)), model, stats)
-    return Branch(parent, model.log_marginal(nodes), nodes[-1:].copy())
-
-
-def balanced(n: int) -> npt.NDArray[np.int32]:
-    """Return the parents of a binary tree of n leaves that is as flat as it can be.
-
-    Examples
-    --------
-    >>> balanced(4).tolist()
-    [4, 4, 5, 5, 6, 6, -1]
-    """
-    nodes = 2 * n - 1
-    parent = n + np.arange(nodes, dtype=np.int32) // 2
-    parent[-1] = -1
-    return parent
-
-
-class Assembly:
-    """Parents and ``log f`` of a growing tree: branches come children first."""
-
-    def __init__(self, n_leaves: int) -> None:
-        self.n_leaves = self.next_id = n_leaves
-        self._parent = np.full(2 * n_leaves, -1, dtype=np.int32)
-        self._log_f = np.empty(2 * n_leaves)
-
-    def add_rows(self, branch: Branch, rows: IntArray) -> int:
-        """Add a branch whose leaves are rows; return its root."""
-        self._log_f[rows] = branch.log_f[: len(rows)]
-        return self.add(branch, rows)
-
-    def add(self, branch: Branch, ids: IntArray) -> int:
-        """Add a branch whose leaves are nodes that are there already; return its root."""
-        n_leaves, n_inner = len(ids), len(branch.parent) - len(ids)
-        number = np.concatenate([ids, self.next_id + np.arange(n_inner), [-1]])
-        self._parent[number[:-1]] = number[branch.parent]
-        self._log_f[self.next_id : self.next_id + n_inner] = branch.log_f[n_leaves:]
-        self.next_id += n_inner
-        return int(number[-2])
-
-    def tree(self, mixing: Mixing, weight: FloatArray) -> Tree:
-        """Return the scored tree, without statistics."""
-        bare = Tree(parent=self._parent[: self.next_id], n_leaves=self.n_leaves)
-        return score_nodes(bare, self._log_f[: self.next_id], mixing, weight=weight)
-
-
-@dataclass
-class _Frame:
-    """The top of a part, waiting for the branches of its ports."""
-
-    parent: npt.NDArray[np.int32]
-    ids: IntArray
-    stats: list[FloatArray | None]
-    waiting: int
-    above: _Frame | None
-    slot: int
-
-
 class _Task(NamedTuple):
     """Rows that need a tree; ``stuck`` counts how often nearly all of them stayed together."""
 
     rows: IntArray
     seed: int
-    above: _Frame | None
+    above: Frame | None
     slot: int
     stuck: int = 0
 
@@ -231,6 +167,81 @@ class _Division(NamedTuple):
 
     parent: npt.NDArray[np.int32]
     port: IntArray
+
+
+def n_random_parts(n: int, part_size: int) -> int:
+    """Return into how many parts rows that cannot be told apart are divided."""
+    return max(2, min(_MOST_GROUPS, -(-2 * n // part_size), n // 32))
+
+
+def random_top(n_parts: int, *, rose: bool) -> npt.NDArray[np.int32]:
+    """Return the top of parts that were divided at random."""
+    return np.append(np.full(n_parts, n_parts), -1).astype(np.int32) if rose else balanced(n_parts)
+
+
+def random_ports(rows: IntArray, seed: int, n_parts: int) -> IntArray:
+    """Return a random part of each row, which depends on row and seed only."""
+    share = row_hash(rows, seed) / 2.0**64
+    return np.minimum((share * n_parts).astype(np.intp), n_parts - 1)
+
+
+class PartPlan(NamedTuple):
+    """How a part is divided: a top, who goes to which of its ports, and where the sample is."""
+
+    parent: npt.NDArray[np.int32]
+    router: Router
+    port_of_sample: IntArray
+
+
+def plan_part(
+    prior: Prior, sample: Items, n_items: int, sizes: Sizes, *, rose: bool, engine: EngineName
+) -> PartPlan:
+    """Return how to divide many items by the tree of a sample of them.
+
+    If the sample is one cluster, its tree is mostly chance, and the items are divided into groups
+    of like ones around some of the sample.
+
+    Parameters
+    ----------
+    prior : Prior
+        Resolved model and mixing prior.
+    sample : Items
+        The sample.
+    n_items : int
+        How many items it stands for.
+    sizes : Sizes
+        Of parts that are searched exactly.
+    rose, engine
+        As in `bhclust.agglomerate.agglomerate`.
+    """
+    model, mixing = prior
+    stats = sample.stats(model)
+    how: Any = {"rose": rose, "weight": sample.weight, "engine": engine}
+    tree = agglomerate(model, stats, mixing, **how).tree
+    assert tree.log_odds is not None
+    if tree.log_odds[-1] < 0:
+        top = top_of(tree, n_items, sizes.part)
+        return PartPlan(top.parent, make_router(tree, top.ports, mixing), top.port_of_leaf)
+    n_groups = min(_MOST_GROUPS, len(sample), -(-2 * n_items // sizes.part))
+    port = np.arange(len(sample)) * n_groups // len(sample)
+    spread = np.flatnonzero(np.diff(port, prepend=-1))
+    seeds, weight = stats[spread], sample.weight[spread]
+    for _ in range(_ROUNDS + 1):
+        router = equal_router(model, seeds, weight)
+        port = np.unique(route(model, router, sample.values), return_inverse=True)[1]
+        weight = np.bincount(port, sample.weight).astype(np.float64)
+        seeds = pooled_by_label(model, sample, np.arange(len(sample)), port)
+    router = equal_router(model, seeds, weight)
+    if len(weight) == 1:
+        return PartPlan(np.array([-1], dtype=np.int32), router, port)
+    groups = agglomerate(model, seeds, mixing, rose=rose, weight=weight).tree
+    return PartPlan(groups.parent, router, port)
+
+
+def equal_router(model: ClusterModel, stats: FloatArray, weight: FloatArray) -> Router:
+    """Return a router to the most similar group, all taken at the weight of the lightest."""
+    stats = model.repeat(stats, weight.min() / weight)
+    return Router(stats, np.zeros(len(weight)), np.arange(len(weight) + 1))
 
 
 class RandomisedSearch:
@@ -288,7 +299,7 @@ class RandomisedSearch:
                 self._search(small, parallel)
         tree = self.assembly.tree(self.prior.mixing, self.items.weight)
         if self.rose and not isinstance(self.prior.mixing, DirichletProcess):
-            return _dissolved(tree, self.prior.mixing, self.items.weight)
+            return dissolved(tree, self.prior.mixing, self.items.weight)
         return tree
 
     def _search(self, tasks: list[_Task], parallel: Any) -> None:
@@ -301,74 +312,41 @@ class RandomisedSearch:
         )
         found += [exact_branch(self.prior, self.items.take(task.rows), **how) for task in tiny]
         for task, branch in zip(large + tiny, found, strict=True):
-            self._deliver(task, self.assembly.add_rows(branch, task.rows), branch.stats)
-
-    def _deliver(self, task: _Task | _Frame, root: int, stats: FloatArray) -> None:
-        """Hand a finished branch to the top that waits for it, and a full top further up."""
-        above, slot = task.above, task.slot
-        while above is not None:
-            above.ids[slot] = root
-            above.stats[slot] = stats
-            above.waiting -= 1
-            if above.waiting:
-                return
-            known = np.concatenate([part for part in above.stats if part is not None])
-            branch = joined(self.prior.model, above.parent, known)
-            root, stats = self.assembly.add(branch, above.ids), branch.stats
-            slot, above = above.slot, above.above
+            root = self.assembly.add_rows(branch, task.rows)
+            deliver(self.assembly, self.prior.model, task.above, task.slot, root, branch.stats)
 
     def _divide(self, task: _Task) -> list[_Task]:
         """Put a top on rows that are too many, and return its parts."""
-        if task.stuck >= _PATIENCE:
+        if task.stuck >= PATIENCE:
             division = self._at_random(task)
         elif self.groups and task.above is None:
             division = self._by_groups(task)
         else:
             division = self._by_sample(task)
-        n_ports = int(division.port.max()) + 1
-        frame = _Frame(
-            division.parent,
-            np.empty(n_ports, dtype=np.intp),
-            [None] * n_ports,
-            n_ports,
-            task.above,
-            task.slot,
-        )
+        n_ports = n_ports_of(division.parent)
+        frame = Frame.on(division.parent, task.above, task.slot)
         order = np.argsort(division.port, kind="stable")
         ends = np.searchsorted(division.port[order], np.arange(n_ports + 1))
         parts = []
         for port in range(n_ports):
             rows = task.rows[order[ends[port] : ends[port + 1]]]
-            stuck = task.stuck + 1 if len(rows) > _LARGEST_SHARE * len(task.rows) else 0
+            stuck = task.stuck + 1 if len(rows) > LARGEST_SHARE * len(task.rows) else 0
             parts.append(_Task(rows, part_seed(task.seed, port), frame, port, stuck))
         return parts
 
-    def _at_random(self, task: _Task) -> _Division:
-        n_parts = -(-len(task.rows) // self.sizes.part)
-        rank = np.argsort(np.argsort(row_hash(task.rows, task.seed), kind="stable"))
-        parent = np.append(np.full(n_parts, n_parts), -1) if self.rose else balanced(n_parts)
-        return _Division(parent.astype(np.int32), rank * n_parts // len(task.rows))
-
     def _by_sample(self, task: _Task) -> _Division:
         chosen = sample_rows(task.rows, self.sizes.sample, task.seed)
-        tree = self._sample_tree(task.rows[chosen])
-        assert tree.log_odds is not None
-        if tree.log_odds[-1] > 0:
-            return self._within_cluster(task, chosen)
-        top = top_of(tree, len(task.rows), self.sizes.part)
-        router = make_router(tree, top.ports, self.prior.mixing)
-        port = self._route(router, task.rows)
-        port[chosen] = top.port_of_leaf
-        return _Division(top.parent, port)
+        sample = self.items.take(task.rows[chosen])
+        how: Any = {"rose": self.rose, "engine": self.engine}
+        plan = plan_part(self.prior, sample, len(task.rows), self.sizes, **how)
+        port = self._route(plan.router, task.rows)
+        port[chosen] = plan.port_of_sample
+        return _Division(plan.parent, port)
 
-    def _sample_tree(self, rows: IntArray) -> Tree:
-        stats = self.items.take(rows).stats(self.prior.model)
-        return agglomerate(
-            *_arguments(self.prior, stats),
-            rose=self.rose,
-            weight=self.items.weight[rows],
-            engine=self.engine,
-        ).tree
+    def _at_random(self, task: _Task) -> _Division:
+        n_parts = n_random_parts(len(task.rows), self.sizes.part)
+        used, port = np.unique(random_ports(task.rows, task.seed, n_parts), return_inverse=True)
+        return _Division(random_top(len(used), rose=self.rose), port)
 
     def _route(self, router: Router, rows: IntArray) -> IntArray:
         out = np.empty(len(rows), dtype=np.intp)
@@ -377,40 +355,25 @@ class RandomisedSearch:
             out[start : start + _ROW_BLOCK] = route(self.prior.model, router, block)
         return out
 
-    def _within_cluster(self, task: _Task, chosen: IntArray) -> _Division:
-        """Divide rows that are one cluster into groups of like rows around some of them."""
-        n_groups = min(_MOST_GROUPS, len(chosen), -(-2 * len(task.rows) // self.sizes.part))
-        seeds = self.items.take(task.rows[chosen[:n_groups]])
-        port = self._assign(task.rows, seeds.stats(self.prior.model), seeds.weight)
-        return self._grouped(task, port)
-
     def _by_groups(self, task: _Task) -> _Division:
-        """Divide rows into groups by hard assignment, from the ports of a sample's tree on."""
-        return self._grouped(task, self._by_sample(task).port)
-
-    def _grouped(self, task: _Task, port: IntArray) -> _Division:
-        """Improve groups by hard assignment, and build the exact tree of the groups."""
-        model, mixing = self.prior
+        """Divide rows into groups by hard assignment, and build the exact tree of the groups."""
+        port = self._by_sample(task).port
         for _ in range(_ROUNDS):
-            port = self._assign(task.rows, *self._group_stats(task.rows, port))
+            router = equal_router(self.prior.model, *self._group_stats(task.rows, port))
+            port = np.unique(self._route(router, task.rows), return_inverse=True)[1]
         stats, weight = self._group_stats(task.rows, port)
         if len(weight) == 1:
             return self._at_random(task)
+        model, mixing = self.prior
         tree = agglomerate(model, stats, mixing, rose=self.rose, weight=weight).tree
         return _Division(tree.parent, port)
-
-    def _assign(self, rows: IntArray, stats: FloatArray, weight: FloatArray) -> IntArray:
-        """Return the group that is most like each row, all taken at the weight of the lightest."""
-        stats = self.prior.model.repeat(stats, weight.min() / weight)
-        router = Router(stats, np.zeros(len(weight)), np.arange(len(weight) + 1))
-        return np.unique(self._route(router, rows), return_inverse=True)[1]
 
     def _group_stats(self, rows: IntArray, port: IntArray) -> tuple[FloatArray, FloatArray]:
         weight = np.bincount(port, self.items.weight[rows]).astype(np.float64)
         return pooled_by_label(self.prior.model, self.items, rows, port), weight
 
 
-def _dissolved(tree: Tree, mixing: Mixing, weight: FloatArray) -> Tree:
+def dissolved(tree: Tree, mixing: Mixing, weight: FloatArray) -> Tree:
     """Take out the nodes whose absence raises the evidence: tops and parts grow together."""
     assert tree.log_marginal is not None
     gone = dissolvable(tree, mixing)
@@ -470,7 +433,7 @@ def with_stats(tree: Tree, model: ClusterModel, items: Items) -> Tree:
     return replace(tree, stats=stats, leaf_names=items.names)
 
 
-def compact(tree: Tree, labels: IntArray, model: ClusterModel, items: Items) -> Tree:
+def compact(tree: Tree, labels: IntArray, model: ClusterModel, leaf_stats: FloatArray) -> Tree:
     """Return the tree above the clusters of a cut, with statistics; its leaves are the clusters.
 
     Leaf c is cluster c. Log odds are those of the full tree, except that what is below a cluster
@@ -484,8 +447,8 @@ def compact(tree: Tree, labels: IntArray, model: ClusterModel, items: Items) -> 
         A cut of it.
     model : ClusterModel
         The resolved model.
-    items : Items
-        The leaves of the tree.
+    leaf_stats : array of shape (n_clusters, n_stats)
+        Statistics of the clusters.
     """
     assert tree.log_odds is not None
     clusters = posterior.cluster_nodes(tree, labels)
@@ -499,7 +462,6 @@ def compact(tree: Tree, labels: IntArray, model: ClusterModel, items: Items) -> 
     number = np.full(tree.n_nodes + 1, -1, dtype=np.int32)
     number[nodes] = np.arange(len(nodes))
     parent = number[np.where(tree.parent[nodes] >= 0, tree.parent[nodes], tree.n_nodes)]
-    leaf_stats = pooled_by_label(model, items, np.arange(len(items)), labels)
     bare = Tree(parent=parent, n_leaves=len(clusters))
     stats = node_stats(bare, model, leaf_stats)
     log_odds = np.where(np.arange(len(nodes)) < len(clusters), np.inf, tree.log_odds[nodes])

@@ -26,12 +26,12 @@ from bhclust._validation import (
 )
 from bhclust.agglomerate import EngineName, score_tree
 from bhclust.estimators.growth import GrowingMixin
-from bhclust.learn import Plan, fit_tree
+from bhclust.learn import Fitted, Plan, fit_tree
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
 from bhclust.models import ClusterModel, choose_model, named_model
 from bhclust.models.base import Kind
 from bhclust.models.spec import model_spec
-from bhclust.randomised import RANDOMISED, Items, compact, fit_randomised
+from bhclust.randomised import RANDOMISED, Items, compact, fit_randomised, pooled_by_label
 from bhclust.strategies import STRATEGIES
 from bhclust.tables import Table, read_table
 from bhclust.tree import Tree
@@ -115,30 +115,17 @@ class _TreeClustering(GrowingMixin, ClusterMixin, BaseEstimator):  # type: ignor
         model, mixing = result.prior
         leaf_labels = posterior.cut(result.tree, self.n_clusters)
         large = result.tree.stats is None
-        cluster_tree = compact(result.tree, leaf_labels, model, items) if large else None
+        cluster_tree = None
+        if large:
+            pooled = pooled_by_label(model, items, np.arange(len(items)), leaf_labels)
+            cluster_tree = compact(result.tree, leaf_labels, model, pooled)
         predictive = _Predictive(result.tree, leaf_labels)
         if cluster_tree is not None:
             predictive = _Predictive(cluster_tree, np.arange(cluster_tree.n_leaves))
         labels = self._label_rows(predictive, model, mixing, table_values, rows, leaf_labels)
         # Nothing is stored before this line, so that a fit that fails changes nothing.
         self._check_columns(X, reset=True)
-        self.__dict__.pop("_growth", None)
-        self.schema_ = table.schema
-        self.model_ = model
-        self.mixing_ = mixing
-        self.tree_ = result.tree
-        self.cluster_tree_ = cluster_tree
-        self.search_info_ = result.search
-        self.strategy_ = result.origin
-        self.learned_ = result.learned
-        self.evidence_path_ = result.path
-        self.learning_info_ = result.info
-        self.n_iter_ = len(result.path)
-        self.polish_gain_ = result.polish_gain
-        self.leaf_rows_ = rows
-        self.labels_ = labels
-        self.n_clusters_ = int(labels.max()) + 1
-        self._store_results()
+        self._store_fit(table, result, rows, labels, cluster_tree)
         self._say(f"{self.n_clusters_} clusters, log evidence {self.log_evidence_:.4f}")
         return self
 
@@ -364,6 +351,32 @@ class _TreeClustering(GrowingMixin, ClusterMixin, BaseEstimator):  # type: ignor
         self._check_columns(X, reset=False)
         values = self.schema_.encode(X, owner=type(self).__name__)
         return values if self.model_.accepts_sparse else _dense(values)
+
+    def _store_fit(
+        self,
+        table: Table,
+        result: Fitted,
+        leaf_rows: IntArray,
+        labels: IntArray,
+        cluster_tree: Tree | None,
+    ) -> None:
+        self.__dict__.pop("_growth", None)
+        self.schema_ = table.schema
+        self.n_features_in_ = len(table.columns)
+        self.model_, self.mixing_ = result.prior
+        self.tree_ = result.tree
+        self.cluster_tree_ = cluster_tree
+        self.search_info_ = result.search
+        self.strategy_ = result.origin
+        self.learned_ = result.learned
+        self.evidence_path_ = result.path
+        self.learning_info_ = result.info
+        self.n_iter_ = len(result.path)
+        self.polish_gain_ = result.polish_gain
+        self.leaf_rows_ = leaf_rows
+        self.labels_ = labels
+        self.n_clusters_ = int(labels.max()) + 1
+        self._store_results()
 
     def _store_results(self) -> None:
         for name in ("alpha_", "gamma_", "log_evidence_bound_"):
