@@ -478,6 +478,8 @@ def _merge_lowest_of_parts(parts: Sequence[dict[int, _Rows]], size: int) -> dict
 
 def _rows_of(label: IntArray) -> dict[int, IntArray]:
     """Return the rows of each label."""
+    if not len(label):
+        return {}
     order = np.argsort(label, kind="stable")
     found, first = np.unique(label[order], return_index=True)
     return dict(zip(found.tolist(), np.split(order, first[1:]), strict=True))
