@@ -203,9 +203,7 @@ def dask_fit(n: int, workers: int, limit_mb: int, kill: bool, folder: str) -> di
         "workers": workers,
         "killed": kill,
         "log_evidence": float(tree.log_evidence[-1]),
-        "topology": int(
-            np.bitwise_xor.reduce(tree.parent.astype(np.int64) * np.arange(1, tree.n_nodes + 1))
-        ),
+        "topology": hashlib.sha256(tree.parent.tobytes()).hexdigest(),
     }
 
 
@@ -354,7 +352,7 @@ def stream_lines(found: dict[str, Any]) -> list[str]:
     lines = [
         f"## A stream of {n:,} rows through `partial_fit`, the rate after the first {n // 5:,}",
         "",
-        "| trees | order | rows a processor s | rows a clock s | purity | batch | evidence | batch |",
+        "| trees | order | rows / processor s | rows / clock s | purity | batch | evidence | batch |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for run in found["runs"]:
@@ -370,9 +368,10 @@ def sparse_lines(found: dict[str, Any]) -> list[str]:
     lines = ["## Sparse counts of words, `Multinomial`, 60 words a row", ""]
     for run in found["runs"]:
         lines.append(
-            f"{run['n']:,} rows × {run['n_words']:,} words: {run['cpu_s']:.0f} s of processor time, "
-            f"{run['wall_s']:.0f} s on the clock, peak {run['peak_gb']:.2f} GB (a dense table alone "
-            f"is {run['dense_gb']:.0f} GB), {run['clusters']} clusters, purity {run['purity']:.3f}."
+            f"{run['n']:,} rows × {run['n_words']:,} words: {run['cpu_s']:.0f} s of processor "
+            f"time, {run['wall_s']:.0f} s on the clock, peak {run['peak_gb']:.2f} GB (a dense "
+            f"table alone is {run['dense_gb']:.0f} GB), {run['clusters']} clusters, purity "
+            f"{run['purity']:.3f}."
         )
     return lines
 
@@ -382,8 +381,8 @@ def dask_lines(found: dict[str, Any]) -> list[str]:
     lines = [
         f"## Dask: {first['rows']:,} rows in Parquet files, {first['table_mb']:,.0f} MB in memory",
         "",
-        "| workers | limit of each, MB | a worker killed | clock s | passes | samples MB | moved MB "
-        "| branches MB | log evidence |",
+        "| workers | limit, MB | one killed | clock s | passes | samples MB | moved MB | branches MB "
+        + "| log evidence |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for run in found["runs"]:

@@ -245,7 +245,8 @@ class _Fit:
             for count in self.ends - np.array(self.starts)
         ]
         labels = self.client.compute(labels)
-        parts, small = {0: _Part(self.n, seed, None, 0)}, {}
+        parts = {0: _Part(self.n, seed, None, 0)}
+        small: dict[int, _Part] = {}
         next_id = 1
         while large := {k: part for k, part in parts.items() if part.n > self.sizes.part}:
             small |= {k: part for k, part in parts.items() if k not in large}
@@ -397,8 +398,17 @@ class _Fit:
         self._clock = now
 
     def _costs(self) -> Costs:
-        sizes = (self.bytes[name] for name in ("sample", "router", "moved", "branch"))
-        return Costs(self.n, len(self.sources), self.passes, *sizes, self.seconds)
+        moved = self.bytes
+        return Costs(
+            rows=self.n,
+            partitions=len(self.sources),
+            passes=self.passes,
+            sample_bytes=moved["sample"],
+            router_bytes=moved["router"],
+            moved_bytes=moved["moved"],
+            branch_bytes=moved["branch"],
+            seconds=self.seconds,
+        )
 
 
 # -- what runs on the workers ---------------------------------------------------------------------
@@ -495,7 +505,7 @@ def _plan(
 
 def _route_block(
     block: Any, start: int, label: IntArray, encoding: _Encoding, steps: dict[int, _Step]
-) -> IntArray:
+) -> npt.NDArray[np.int32]:
     """Return the next part of each row of a partition."""
     out = np.array(label, dtype=np.int32)
     for k, rows in _rows_of(label).items():

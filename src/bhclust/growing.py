@@ -121,6 +121,11 @@ class CompiledGrowingTree:
         self._leaf_weight = np.ones(0)
         self._names: tuple[str, ...] | None = None
         self._n_leaves = 0
+        width = len(self._start) + len(self._totals)
+        self._links = np.zeros((0, 6), dtype=np.int64)
+        self._numbers: FloatArray = np.zeros((0, 4))
+        self._counts: FloatArray = np.zeros((0, width))
+        self._free = np.zeros(0, dtype=np.int64)
         self._reserve(64)
         if tree is not None:
             self._load(tree)
@@ -154,7 +159,7 @@ class CompiledGrowingTree:
         )
         capacity = len(self._links)
         with announced_compilation():
-            grow.insert_items(
+            grow.insert_items(  # type: ignore[no-untyped-call]
                 codes,
                 self._n_leaves,
                 self._links,
@@ -188,7 +193,9 @@ class CompiledGrowingTree:
         in_use = self._counters[grow.NEXT_ID] - self._counters[grow.N_FREE]
         n_inner = int(in_use) - self._n_leaves
         root = int(self._counters[grow.ROOT])
-        parent = grow.parents_of(self._links, root, self._n_leaves, n_inner)
+        parent = grow.parents_of(  # type: ignore[no-untyped-call]
+            self._links, root, self._n_leaves, n_inner
+        )
         stats = np.ascontiguousarray(self._counts[leaves, : len(self._start)])
         return finished(parent, self._prior, stats, self._leaf_weight, self._names, self._rose)
 
@@ -201,7 +208,7 @@ class CompiledGrowingTree:
 
     def _reserve(self, n_nodes: int) -> None:
         """Make room for so many nodes, and some more."""
-        known = len(self._links) if hasattr(self, "_links") else 0
+        known = len(self._links)
         if n_nodes <= known:
             return
         capacity = max(n_nodes, 3 * known // 2)
@@ -209,9 +216,8 @@ class CompiledGrowingTree:
         numbers = np.zeros((capacity, 4))
         counts = np.zeros((capacity, len(self._start) + len(self._totals)))
         free = np.zeros(capacity, dtype=np.int64)
-        if known:
-            links[:known], numbers[:known] = self._links, self._numbers
-            counts[:known], free[:known] = self._counts, self._free
+        links[:known], numbers[:known] = self._links, self._numbers
+        counts[:known], free[:known] = self._counts, self._free
         self._links, self._numbers, self._counts, self._free = links, numbers, counts, free
 
     def _load(self, tree: Tree) -> None:

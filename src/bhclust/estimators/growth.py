@@ -69,8 +69,8 @@ class GrowingMixin:
         self
         """
         if not hasattr(self, "model_"):
-            return self.fit(X)  # type: ignore[attr-defined, no-any-return]
-        values = self._encode(X)  # type: ignore[attr-defined]
+            return self.fit(X)  # type: ignore[no-any-return]
+        values = self._encode(X)
         growth = self.__dict__.get("_growth")
         if growth is None:
             growth = self._start_growing()
@@ -122,7 +122,7 @@ class GrowingMixin:
         self.leaf_rows_ = np.arange(growth.n_rows)
         self.labels_ = posterior.cut(self.tree_, self.n_clusters)
         self.n_clusters_ = int(self.labels_.max()) + 1
-        self._store_results()  # type: ignore[attr-defined]
+        self._store_results()
         if name not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self.__dict__[name]
