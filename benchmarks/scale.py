@@ -352,7 +352,7 @@ def stream_lines(found: dict[str, Any]) -> list[str]:
     lines = [
         f"## A stream of {n:,} rows through `partial_fit`, the rate after the first {n // 5:,}",
         "",
-        "| trees | order | rows / processor s | rows / clock s | purity | batch | evidence | batch |",
+        "| trees | order | rows/processor s | rows/clock s | purity | batch | evidence | batch |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for run in found["runs"]:
@@ -381,8 +381,7 @@ def dask_lines(found: dict[str, Any]) -> list[str]:
     lines = [
         f"## Dask: {first['rows']:,} rows in Parquet files, {first['table_mb']:,.0f} MB in memory",
         "",
-        "| workers | limit, MB | one killed | clock s | passes | samples MB | moved MB | branches MB "
-        + "| log evidence |",
+        "| workers | limit MB | killed | clock s | passes | samples | moved | branches MB | log p |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for run in found["runs"]:
