@@ -419,6 +419,34 @@ def score_tree(
     stats = node_stats(bare, model, leaf_stats)
     stats.setflags(write=False)  # the tree takes a read-only array over without a copy
     log_f = model.log_marginal(stats) if log_marginal is None else log_marginal
+    return score_nodes(bare, log_f, mixing, weight=weight, stats=stats, leaf_names=leaf_names)
+
+
+def score_nodes(
+    bare: Tree,
+    log_f: FloatArray,
+    mixing: Mixing,
+    *,
+    weight: FloatArray | None = None,
+    stats: FloatArray | None = None,
+    leaf_names: tuple[str, ...] | None = None,
+) -> Tree:
+    """Return a tree with all node quantities from its topology and ``log f`` of its nodes.
+
+    Parameters
+    ----------
+    bare : Tree
+        The topology.
+    log_f : array of shape (n_nodes,)
+        Log marginal likelihood of each node as one cluster.
+    mixing : Mixing
+        Prior weight of "one cluster".
+    weight : array of shape (n_leaves,), optional
+        Multiplicities of the leaves; ones by default.
+    stats, leaf_names
+        Carried into the tree.
+    """
+    n = bare.n_leaves
     node_weight = sum_upward(bare.parent, np.ones(n) if weight is None else weight)
     n_children = np.diff(bare.child_ptr)
     log_one = np.ascontiguousarray(mixing.log_one(node_weight[n:], n_children[n:]))

@@ -154,7 +154,13 @@ def explain_cluster(estimator: Any, label: int, top: int = 10) -> list[FeatureCo
     """
     tree, model, columns = _parts(estimator)
     top = check_count(top, name="top", owner="explain")
-    labels = np.asarray(estimator.labels_)[estimator.leaf_rows_]
+    clusters = getattr(estimator, "cluster_tree_", None)
+    if (
+        clusters is not None
+    ):  # a large tree without statistics: its clusters are leaves of their own
+        tree, labels = clusters, np.arange(clusters.n_leaves)
+    else:
+        labels = np.asarray(estimator.labels_)[estimator.leaf_rows_]
     sides = cluster_sides(tree, model, labels, label)
     features = _ranking(sides.contributions[None], top)[0]
     return _records(sides.contributions, features, model.feature_levels(sides.stats), columns)

@@ -6,9 +6,10 @@ Dirichlet process, ``log p(D | T)`` for the other mixing priors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 from scipy.optimize import minimize
 
@@ -162,17 +163,44 @@ def alternate(
     Learned
         The best of all builds.
     """
+    source = np.random.default_rng() if rng is None else rng
+    starts = [np.zeros(len(coordinates.deviation))]
+    starts += [coordinates.draw(source) for _ in range(n_restarts)]
+    # One after the other here, unless joblib's configuration says where else.
+    runs = joblib.Parallel()(
+        joblib.delayed(_climbed)(builder, coordinates, say, start, free, max_iter)
+        for start, free in enumerate(starts)
+    )
+    builder.search = runs[-1].builder.search
+    return _best_of(runs)
+
+
+def _climbed(
+    builder: Builder,
+    coordinates: Coordinates,
+    say: Say,
+    start: int,
+    free: FloatArray,
+    max_iter: int,
+) -> _Run:
+    """Run one start to its end."""
     run = _Run(builder, coordinates, say)
-    free = np.zeros(len(coordinates.deviation))
-    stopped = run.climb(0, free, max_iter)
-    for start in range(1, n_restarts + 1):
-        drawn = coordinates.draw(np.random.default_rng() if rng is None else rng)
-        stopped = run.climb(start, drawn, max_iter)
-    return run.result(stopped)
+    run.climb(start, free, max_iter)
+    return run
+
+
+def _best_of(runs: Sequence[_Run]) -> Learned:
+    """Return the best state of several starts, the first one on a tie, and the record of all."""
+    best = max(runs, key=lambda run: run.value)
+    assert best.best is not None  # every climb builds at least one tree
+    prior, tree, origin = best.best
+    path = np.maximum.accumulate(np.concatenate([run.path for run in runs]))
+    steps = tuple(step for run in runs for step in run.steps)
+    return Learned(prior, tree, best.evidence, path, steps, runs[-1].stopped, origin)
 
 
 class _Run:
-    """The best state so far and the record of all builds."""
+    """The best state of one start so far and the record of its builds."""
 
     def __init__(self, builder: Builder, coordinates: Coordinates, say: Say) -> None:
         self.builder, self.coordinates, self.say = builder, coordinates, say
@@ -180,9 +208,10 @@ class _Run:
         self.value = self.evidence = -np.inf
         self.path: list[float] = []
         self.steps: list[Step] = []
+        self.stopped = "max_iter"
 
-    def climb(self, start: int, free: FloatArray, max_iter: int) -> str:
-        """Run one start to its end and return why it ended."""
+    def climb(self, start: int, free: FloatArray, max_iter: int) -> None:
+        """Run one start to its end."""
         tree, value = self._take(start, 0, free, None, 0)
         # The toll of leaving the anchor is paid once: it must not look like a lack of progress.
         top, waited = value - self.coordinates.toll, 0
@@ -193,8 +222,8 @@ class _Run:
             waited = 0 if value > top + _LEAST_RISE else waited + 1
             top = max(top, value)
             if waited >= _PATIENCE:
-                return "converged"
-        return "max_iter"
+                self.stopped = "converged"
+                return
 
     def _take(
         self, start: int, iteration: int, free: FloatArray, known: Tree | None, n_evaluations: int
@@ -212,13 +241,6 @@ class _Run:
         self.steps.append(Step(start, iteration, evidence, log_prior, n_evaluations))
         self.say(f"start {start}, tree {iteration}: evidence {evidence:.4f}")
         return tree, value
-
-    def result(self, stopped: str) -> Learned:
-        assert self.best is not None  # every climb builds at least one tree
-        prior, tree, origin = self.best
-        return Learned(
-            prior, tree, self.evidence, np.array(self.path), tuple(self.steps), stopped, origin
-        )
 
 
 class LearningInfo(NamedTuple):
@@ -263,7 +285,8 @@ class Plan(NamedTuple):
     """How to fit: what to learn and how hard to try.
 
     ``learn`` is "auto", "shared", True, False or a collection of names, as estimators take it;
-    more rows than ``learn_rows`` are learned on by a random sample of so many.
+    more rows than ``learn_rows`` are learned on by a random sample of so many. The last three are
+    those of `bhclust.randomised`.
     """
 
     learn: str | bool | Collection[str] = "auto"
@@ -274,6 +297,9 @@ class Plan(NamedTuple):
     learn_rows: int = 2000
     engine: EngineName = "auto"
     n_jobs: int | None = None
+    sample_size: int = 1000
+    part_size: int = 2000
+    n_seeds: int = 1
 
 
 def fit_tree(

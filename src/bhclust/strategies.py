@@ -333,6 +333,11 @@ def collapsed(tree: Tree, mixing: Mixing) -> npt.NDArray[np.int32]:
     >>> collapsed(chain, Rose(0.5)).tolist()
     [3, 3, 3, -1]
     """
+    return without(tree.parent, dissolvable(tree, mixing))
+
+
+def dissolvable(tree: Tree, mixing: Mixing) -> npt.NDArray[np.bool_]:
+    """Return which nodes `collapsed` takes out."""
     assert tree.log_marginal is not None
     n, log_f = tree.n_leaves, tree.log_marginal
     evidence = log_f.copy()
@@ -356,7 +361,7 @@ def collapsed(tree: Tree, mixing: Mixing) -> npt.NDArray[np.int32]:
             own.remove(inner[best])
             own += children.pop(inner[best])
         children[node], below[node], evidence[node] = own, total, value
-    return _without(tree.parent, dissolved)
+    return dissolved
 
 
 def _mixed(mixing: Mixing, n_children: Any, log_f: float, split: Any) -> Any:
@@ -364,7 +369,7 @@ def _mixed(mixing: Mixing, n_children: Any, log_f: float, split: Any) -> Any:
     return np.logaddexp(one, mixing.log_split(n_children) + split)
 
 
-def _without(
+def without(
     parent: npt.NDArray[np.int32], dissolved: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int32]:
     """Return the parents after taking out nodes, whose children move up."""

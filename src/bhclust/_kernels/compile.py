@@ -21,6 +21,8 @@ _MESSAGE = (
     "the disk."
 )
 
+_announcing = threading.Event()
+
 
 def compiled(function: Function) -> Function:
     """Compile a kernel for strict IEEE arithmetic."""
@@ -77,8 +79,15 @@ class _CompilationWatch(event.Listener):  # type: ignore[misc]
 
 @contextmanager
 def announced_compilation() -> Iterator[_CompilationWatch]:
-    """Say on the standard error stream what is happening if kernels take long to compile."""
+    """Say on the standard error stream what is happening if kernels take long to compile.
+
+    Inside another announcement nothing is done: a timer for each of thousands of small searches
+    would cost more than they do.
+    """
     watch = _CompilationWatch()
+    if _announcing.is_set():
+        yield watch
+        return
 
     def speak() -> None:
         if watch.n_started:
@@ -88,8 +97,10 @@ def announced_compilation() -> Iterator[_CompilationWatch]:
     timer.daemon = True
     event.register("numba:compile", watch)
     timer.start()
+    _announcing.set()
     try:
         yield watch
     finally:
+        _announcing.clear()
         timer.cancel()
         event.unregister("numba:compile", watch)

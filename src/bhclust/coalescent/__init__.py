@@ -5,6 +5,7 @@ trees are found greedily (`greedy_tree`) or drawn from their posterior (`sample_
 """
 
 from bhclust.coalescent.brownian import Brownian
+from bhclust.coalescent.chains import sample_chains
 from bhclust.coalescent.draw import draw_posterior
 from bhclust.coalescent.greedy import greedy_tree
 from bhclust.coalescent.history import log_prior, sample_tree
@@ -31,6 +32,7 @@ __all__ = [
     "learn_covariance",
     "learn_sites",
     "log_prior",
+    "sample_chains",
     "sample_tree",
     "sample_trees",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bhclust import explanations, io, posterior
 from bhclust._coordinates import Prior
-from bhclust._linkage import numeric_features
 from bhclust._validation import (
     BhclustError,
     FloatArray,
@@ -27,20 +26,29 @@ from bhclust._validation import (
 )
 from bhclust.agglomerate import EngineName, score_tree
 from bhclust.estimators._view import ViewMixin
+from bhclust.estimators.growth import GrowingMixin
 from bhclust.explanations import FeatureContribution
-from bhclust.learn import Plan, fit_tree
+from bhclust.learn import Fitted, Plan, fit_tree
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
 from bhclust.models import ClusterModel, choose_model, named_model
 from bhclust.models.base import Kind
 from bhclust.models.spec import model_spec
-from bhclust.strategies import STRATEGIES, Leaves
+from bhclust.randomised import RANDOMISED, Items, compact, fit_randomised, pooled_by_label
+from bhclust.strategies import STRATEGIES
 from bhclust.tables import Table, read_table
 from bhclust.tree import Tree
 
 _MIXINGS = ("dirichlet_process", "constant", "rose")
 
 
-class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class _Predictive(NamedTuple):
+    """A tree with statistics, and the labels of its leaves."""
+
+    tree: Tree
+    labels: IntArray
+
+
+class _TreeClustering(GrowingMixin, ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """What the binary and the rose tree estimators have in common."""
 
     _rose: ClassVar[bool]
@@ -58,6 +66,9 @@ class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[m
     max_iter: int
     polish: bool
     learn_rows: int
+    sample_size: int
+    part_size: int
+    n_seeds: int
     engine: EngineName
     n_jobs: int | None
     random_state: Any
@@ -89,34 +100,27 @@ class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[m
         values = table_values if len(rows) == len(weight) else table_values[rows]
         model = model.resolve(values, weight[rows])
         self._say(f"model: {model!r}")
-        leaves = Leaves(
-            stats=model.repeat(model.suffstats(values), weight[rows]),
-            weight=weight[rows],
-            names=None if names is None else tuple(names[row] for row in rows),
-            features=lambda: numeric_features(values, table.columns, weight[rows]),
-        )
-        result = fit_tree(
-            Prior(model, mixing), leaves, plan, rose=self._rose, rng=self._rng(), say=self._say
-        )
+        named = None if names is None else tuple(names[row] for row in rows)
+        items = Items(values, weight[rows], table.columns, named)
+        prior, rng, say = Prior(model, mixing), self._rng(), self._say
+        if plan.strategy in RANDOMISED:
+            result = fit_randomised(prior, items, plan, rose=self._rose, rng=rng, say=say)
+        else:
+            result = fit_tree(prior, items.leaves(model), plan, rose=self._rose, rng=rng, say=say)
         model, mixing = result.prior
-        labels = self._label_rows(result.tree, model, mixing, table_values, rows)
+        leaf_labels = posterior.cut(result.tree, self.n_clusters)
+        large = result.tree.stats is None
+        cluster_tree = None
+        if large:
+            pooled = pooled_by_label(model, items, np.arange(len(items)), leaf_labels)
+            cluster_tree = compact(result.tree, leaf_labels, model, pooled)
+        predictive = _Predictive(result.tree, leaf_labels)
+        if cluster_tree is not None:
+            predictive = _Predictive(cluster_tree, np.arange(cluster_tree.n_leaves))
+        labels = self._label_rows(predictive, model, mixing, table_values, rows, leaf_labels)
         # Nothing is stored before this line, so that a fit that fails changes nothing.
         self._check_columns(X, reset=True)
-        self.schema_ = table.schema
-        self.model_ = model
-        self.mixing_ = mixing
-        self.tree_ = result.tree
-        self.search_info_ = result.search
-        self.strategy_ = result.origin
-        self.learned_ = result.learned
-        self.evidence_path_ = result.path
-        self.learning_info_ = result.info
-        self.n_iter_ = len(result.path)
-        self.polish_gain_ = result.polish_gain
-        self.leaf_rows_ = rows
-        self.labels_ = labels
-        self.n_clusters_ = int(labels.max()) + 1
-        self._store_results()
+        self._store_fit(table, result, rows, labels, cluster_tree)
         self._say(f"{self.n_clusters_} clusters, log evidence {self.log_evidence_:.4f}")
         return self
 
@@ -150,14 +154,14 @@ class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[m
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probability of each cluster of `labels_`, "a new cluster" last."""
         values = self._encode(X)
-        return posterior.cluster_probabilities(
-            self.tree_, self.model_, self.mixing_, values, self.labels_[self.leaf_rows_]
-        )
+        tree, labels = self._predictive()
+        return posterior.cluster_probabilities(tree, self.model_, self.mixing_, values, labels)
 
     def score_samples(self, X: Any) -> FloatArray:
         """Return the log predictive density of each row."""
         values = self._encode(X)
-        return posterior.log_predictive_density(self.tree_, self.model_, self.mixing_, values)
+        tree = self._predictive().tree
+        return posterior.log_predictive_density(tree, self.model_, self.mixing_, values)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log predictive density of the rows."""
@@ -167,7 +171,8 @@ class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[m
         """Draw new rows from the predictive density, in the container that was fitted."""
         check_is_fitted(self)
         rng = np.random.default_rng(self.random_state)
-        draws = posterior.sample_items(self.tree_, self.model_, self.mixing_, n_samples, rng)
+        tree = self._predictive().tree
+        draws = posterior.sample_items(tree, self.model_, self.mixing_, n_samples, rng)
         return self.schema_.decode(draws)
 
     def impute(self, X: Any) -> Any:
@@ -176,7 +181,8 @@ class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[m
         Reals and counts get their expected value, categories and 0/1 the most probable value.
         """
         values = self._encode(X)
-        filled = posterior.impute(self.tree_, self.model_, self.mixing_, _dense(values))
+        tree = self._predictive().tree
+        filled = posterior.impute(tree, self.model_, self.mixing_, _dense(values))
         return self.schema_.decode(filled, like=X)
 
     def heldout_log_likelihood(self, X_full: Any) -> float:
@@ -258,6 +264,10 @@ class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[m
             **{f"model.{name}": array for name, array in model_arrays.items()},
             **io.tree_arrays(self.tree_),
         }
+        if self.cluster_tree_ is not None:
+            header["cluster_tree"] = io.tree_header(self.cluster_tree_)
+            of_clusters = io.tree_arrays(self.cluster_tree_)
+            arrays |= {f"clusters.{name}": array for name, array in of_clusters.items()}
         io.write_archive(path, header, arrays)
 
     def __sklearn_tags__(self) -> Any:
@@ -289,13 +299,18 @@ class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[m
         owner = type(self).__name__
         return Plan(
             learn=check_learn(self.learn, owner=owner),
-            strategy=check_choice(self.strategy, tuple(STRATEGIES), name="strategy", owner=owner),
+            strategy=check_choice(
+                self.strategy, (*STRATEGIES, *RANDOMISED), name="strategy", owner=owner
+            ),
             n_restarts=check_count(self.n_restarts, name="n_restarts", owner=owner, lowest=0),
             max_iter=check_count(self.max_iter, name="max_iter", owner=owner),
             polish=check_flag(self.polish, name="polish", owner=owner),
             learn_rows=check_count(self.learn_rows, name="learn_rows", owner=owner, lowest=2),
             engine=self.engine,
             n_jobs=self.n_jobs,
+            sample_size=check_count(self.sample_size, name="sample_size", owner=owner, lowest=2),
+            part_size=check_count(self.part_size, name="part_size", owner=owner, lowest=2),
+            n_seeds=check_count(self.n_seeds, name="n_seeds", owner=owner),
         )
 
     def _rng(self) -> np.random.Generator:
@@ -338,6 +353,32 @@ class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[m
         values = self.schema_.encode(X, owner=type(self).__name__)
         return values if self.model_.accepts_sparse else _dense(values)
 
+    def _store_fit(
+        self,
+        table: Table,
+        result: Fitted,
+        leaf_rows: IntArray,
+        labels: IntArray,
+        cluster_tree: Tree | None,
+    ) -> None:
+        self.__dict__.pop("_growth", None)
+        self.schema_ = table.schema
+        self.n_features_in_ = len(table.columns)
+        self.model_, self.mixing_ = result.prior
+        self.tree_ = result.tree
+        self.cluster_tree_ = cluster_tree
+        self.search_info_ = result.search
+        self.strategy_ = result.origin
+        self.learned_ = result.learned
+        self.evidence_path_ = result.path
+        self.learning_info_ = result.info
+        self.n_iter_ = len(result.path)
+        self.polish_gain_ = result.polish_gain
+        self.leaf_rows_ = leaf_rows
+        self.labels_ = labels
+        self.n_clusters_ = int(labels.max()) + 1
+        self._store_results()
+
     def _store_results(self) -> None:
         for name in ("alpha_", "gamma_", "log_evidence_bound_"):
             self.__dict__.pop(name, None)  # an earlier fit may have had another mixing prior
@@ -349,19 +390,31 @@ class _TreeClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ignore[m
             self.gamma_ = float(self.mixing_.gamma)
 
     def _label_rows(
-        self, tree: Tree, model: ClusterModel, mixing: Mixing, values: Any, leaf_rows: IntArray
+        self,
+        predictive: _Predictive,
+        model: ClusterModel,
+        mixing: Mixing,
+        values: Any,
+        leaf_rows: IntArray,
+        leaf_labels: IntArray,
     ) -> IntArray:
         """Return the labels of all rows: those of the leaves by the cut, others by prediction."""
-        leaf_labels = posterior.cut(tree, self.n_clusters)
         labels = np.zeros(values.shape[0], dtype=np.intp)
         labels[leaf_rows] = leaf_labels
         absent = np.setdiff1d(np.arange(values.shape[0]), leaf_rows)
         if len(absent):
+            tree, known = predictive
             probabilities = posterior.cluster_probabilities(
-                tree, model, mixing, values[absent], leaf_labels
+                tree, model, mixing, values[absent], known
             )
             labels[absent] = np.argmax(probabilities[:, :-1], axis=1)
         return labels
+
+    def _predictive(self) -> _Predictive:
+        """Return the tree that predicts, and the labels of its leaves."""
+        if self.cluster_tree_ is not None:
+            return _Predictive(self.cluster_tree_, np.arange(self.cluster_tree_.n_leaves))
+        return _Predictive(self.tree_, self.labels_[self.leaf_rows_])
 
     def _leaf(self, row: npt.ArrayLike) -> IntArray:
         rows = np.asarray(row)
@@ -405,11 +458,13 @@ class BayesianHierarchicalClustering(_TreeClustering):
         nats a row and 30 in all); ``"shared"``: one factor for each without these conditions,
         and `alpha` or `gamma` as well; True: every entry of every hyperparameter;
         False: nothing; names such as ``["alpha", "rate"]``: a factor for each of these.
-    strategy : {"best", "greedy", "rounds", "ward", "average", "all"}
+    strategy : {"best", "greedy", "rounds", "ward", "average", "all", "randomised", "groups"}
         How trees are built. ``"greedy"`` is the papers' order; ``"rounds"`` merges all mutually
         best pairs at once; ``"ward"`` and ``"average"`` score linkage trees under the model;
         ``"best"`` tries greedy, Ward and average and keeps the highest evidence, ``"all"`` also
-        rounds.
+        rounds. ``"randomised"`` is for many rows, O(n log n): the exact tree of a sample, whose
+        parts are built from all the rows that go there; ``"groups"`` starts from groups of
+        rows as leaves.
     n_restarts : int
         Further starts of the learning from hyperparameters drawn around the first ones.
     max_iter : int
@@ -418,6 +473,12 @@ class BayesianHierarchicalClustering(_TreeClustering):
         Whether to prune and regraft subtrees of the final tree while its evidence rises.
     learn_rows : int
         A table with more rows is learned on by a random sample of so many, and then fitted once.
+    sample_size, part_size : int
+        With ``strategy="randomised"``: how many rows a sample has, and how many rows a part that
+        is searched exactly may have.
+    n_seeds : int
+        With ``strategy="randomised"``: how many trees are built from other samples; the one of
+        the highest evidence is kept.
     engine : {"auto", "numpy", "compiled"}
         What computes the scores; all engines give the same tree. ``"auto"`` takes the compiled
         one for the library's own models, and NumPy for others and for weighted rows.
@@ -457,6 +518,9 @@ class BayesianHierarchicalClustering(_TreeClustering):
         Lower bound on the evidence of the Dirichlet-process mixture (that mixing only).
     leaf_rows_ : array of int
         Row of the table that each leaf of the tree is.
+    cluster_tree_ : Tree or None
+        For a randomised tree whose statistics would not fit into memory (more than 1 GB): the
+        tree above the clusters of `labels_`, with their statistics, which predicts in its place.
     search_info_ : SearchInfo
         Pair scores and rescans of the search.
 
@@ -486,6 +550,9 @@ class BayesianHierarchicalClustering(_TreeClustering):
         max_iter: int = 20,
         polish: bool = False,
         learn_rows: int = 2000,
+        sample_size: int = 1000,
+        part_size: int = 2000,
+        n_seeds: int = 1,
         engine: EngineName = "auto",
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -503,6 +570,9 @@ class BayesianHierarchicalClustering(_TreeClustering):
         self.max_iter = max_iter
         self.polish = polish
         self.learn_rows = learn_rows
+        self.sample_size = sample_size
+        self.part_size = part_size
+        self.n_seeds = n_seeds
         self.engine = engine
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -517,7 +587,7 @@ class BayesianRoseTree(_TreeClustering):
     Parameters
     ----------
     model, alpha, gamma, n_clusters, column_kinds, learn, strategy, n_restarts, max_iter, polish, \
-learn_rows, engine, random_state, verbose
+learn_rows, sample_size, part_size, n_seeds, engine, random_state, verbose
         As in `BayesianHierarchicalClustering`.
     mixing : {"rose", "constant", "dirichlet_process"}
         ``"rose"`` weighs one cluster by ``1 - (1 - gamma)^(children - 1)``, so that a cascade of
@@ -554,6 +624,9 @@ learn_rows, engine, random_state, verbose
         max_iter: int = 20,
         polish: bool = False,
         learn_rows: int = 2000,
+        sample_size: int = 1000,
+        part_size: int = 2000,
+        n_seeds: int = 1,
         engine: EngineName = "auto",
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -571,6 +644,9 @@ learn_rows, engine, random_state, verbose
         self.max_iter = max_iter
         self.polish = polish
         self.learn_rows = learn_rows
+        self.sample_size = sample_size
+        self.part_size = part_size
+        self.n_seeds = n_seeds
         self.engine = engine
         self.n_jobs = n_jobs
         self.random_state = random_state

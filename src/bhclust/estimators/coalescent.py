@@ -7,7 +7,7 @@ from os import PathLike
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from joblib import effective_n_jobs  # type: ignore[import-untyped]
+from joblib import effective_n_jobs
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state

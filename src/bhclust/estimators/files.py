@@ -73,6 +73,10 @@ def _rebuild(
     estimator = kind(**parameters)
     estimator.model_ = model
     estimator.tree_ = io.tree_from_arrays(header["tree"], arrays)
+    estimator.cluster_tree_ = None
+    if "cluster_tree" in header:
+        of_clusters = _part(arrays, "clusters.")
+        estimator.cluster_tree_ = io.tree_from_arrays(header["cluster_tree"], of_clusters)
     estimator.schema_ = Schema.from_dict(header["schema"])
     estimator.n_features_in_ = len(estimator.schema_.columns)
     if header["feature_names"]:

@@ -1,0 +1,78 @@
+"""Restarts and chains through joblib: the same result wherever they run."""
+
+from __future__ import annotations
+
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from bhclust import BayesianHierarchicalClustering
+from bhclust.coalescent import Brownian, sample_chains, sample_trees
+from tests.test_randomised import blocks
+
+
+def leaves():
+    """Return a small table as the coalescent sees it."""
+    X = np.random.default_rng(0).normal(size=(5, 2))
+    return Brownian(1.0).resolve(X).leaves(X)
+
+
+def test_chains_are_samplers_whose_evidence_is_averaged():
+    together = sample_chains(leaves(), n_chains=3, n_particles=20, rng=np.random.default_rng(1))
+    alone = [
+        sample_trees(leaves(), n_particles=20, rng=own) for own in np.random.default_rng(1).spawn(3)
+    ]
+    evidence = np.array([chain.log_evidence for chain in alone])
+    assert together.log_evidence == pytest.approx(np.log(np.mean(np.exp(evidence))))
+    assert len(together.trees) == 60
+    assert together.weights.sum() == pytest.approx(1.0)
+    # The expectation is the mean over chains weighted by their evidence.
+    weight = np.exp(evidence - logsumexp(evidence))
+    wanted = sum(
+        w * chain.expectation(lambda tree: tree.height[-1])
+        for w, chain in zip(weight, alone, strict=True)
+    )
+    assert together.expectation(lambda tree: tree.height[-1]) == pytest.approx(wanted)
+
+
+def fit_with_restarts():
+    """Return an estimator that was learned from several starts."""
+    X, _ = blocks(60, np.random.default_rng(2), noise=0.2)
+    return BayesianHierarchicalClustering(
+        "bernoulli", learn="shared", n_restarts=2, max_iter=3, random_state=1
+    ).fit(X)
+
+
+def test_the_backend_does_not_matter():
+    here = fit_with_restarts()
+    chains_here = sample_chains(leaves(), n_chains=2, rng=np.random.default_rng(3))
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        there = fit_with_restarts()
+        chains_there = sample_chains(leaves(), n_chains=2, rng=np.random.default_rng(3))
+    assert {step.start for step in here.learning_info_.steps} == {0, 1, 2}
+    assert there.tree_.parent.tolist() == here.tree_.parent.tolist()
+    assert there.learning_info_ == here.learning_info_
+    np.testing.assert_array_equal(there.evidence_path_, here.evidence_path_)
+    assert (np.diff(here.evidence_path_) >= 0).all()
+    np.testing.assert_array_equal(chains_there.weights, chains_here.weights)
+
+
+def test_on_dask():
+    distributed = pytest.importorskip("distributed")
+    here = fit_with_restarts()
+    chains_here = sample_chains(leaves(), n_chains=2, rng=np.random.default_rng(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with (
+            distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as one,
+            distributed.Client(one),
+            joblib.parallel_config(backend="dask"),
+        ):
+            there = fit_with_restarts()
+            chains_there = sample_chains(leaves(), n_chains=2, rng=np.random.default_rng(3))
+    assert there.tree_.parent.tolist() == here.tree_.parent.tolist()
+    assert there.learning_info_ == here.learning_info_
+    np.testing.assert_array_equal(chains_there.weights, chains_here.weights)
