@@ -115,12 +115,15 @@ def test_a_graft_brings_halves_of_a_cluster_together():
 @pytest.mark.parametrize(("rose", "mixing"), MIXINGS)
 @pytest.mark.parametrize("start", [0, 30])
 def test_the_compiled_tree_is_the_reference(rose, mixing, start):
-    # Many columns, so that no two scores are equal but for rounding.
+    # Every column has its own prior, so that no two scores are equal but for rounding.
     rng = np.random.default_rng(5)
     X, _ = blocks(120, rng, noise=0.2, d=40)
     codes = np.hstack([X, rng.integers(3, size=(120, 10))])
     codes[rng.random(codes.shape) < 0.05] = np.nan
-    for model, table in ((Bernoulli(a=0.4, b=0.7), X), (Categorical(concentration=0.6), codes)):
+    bernoulli = Bernoulli(a=rng.uniform(0.3, 0.6, size=40), b=rng.uniform(0.5, 0.9, size=40))
+    n_levels = int((np.nanmax(codes, axis=0) + 1).sum())
+    categorical = Categorical(concentration=rng.uniform(0.4, 0.8, size=n_levels))
+    for model, table in ((bernoulli, X), (categorical, codes)):
         prior = Prior(model.resolve(table), mixing)
         stats = prior.model.suffstats(table[:start])
         known = agglomerate(prior.model, stats, mixing, rose=rose).tree if start else None
