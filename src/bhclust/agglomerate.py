@@ -340,7 +340,7 @@ class Assembled(NamedTuple):
     log_f: FloatArray
 
 
-def assemble(n_leaves: int, merges: list[Merge]) -> Assembled:
+def assemble(n_leaves: int, merges: list[Merge] | FloatArray) -> Assembled:
     """Return the tree that the merges make.
 
     A root that was opened by absorb or collapse is dissolved: its children hang below the merger.
@@ -348,7 +348,7 @@ def assemble(n_leaves: int, merges: list[Merge]) -> Assembled:
     n_ids = n_leaves + len(merges)
     raw_parent = np.full(n_ids, -1, dtype=np.int32)
     dissolved = np.zeros(n_ids, dtype=np.bool_)
-    steps = np.array(merges, dtype=np.float64).reshape(-1, 4)
+    steps = np.asarray(merges, dtype=np.float64).reshape(-1, 4)
     left, right, operation = steps[:, :3].T.astype(np.int64)
     raw_parent[left] = raw_parent[right] = np.arange(n_leaves, n_ids)
     dissolved[left] = np.isin(operation, (Operation.ABSORB_RIGHT, Operation.COLLAPSE))

@@ -59,6 +59,7 @@ struct Board {
     int skipped[2][4];
     Move moves[4];
     int n_moves, new_position, n_rows, done;
+    int outdated;  // clusters came or went since this block's best was found
 };
 
 constexpr int BOARD_BYTES = 4096;  // the host reserves so much for the board
@@ -204,17 +205,18 @@ BHCLUST_DEVICE void plan_places(Board& board, bool merges) {
         board.n_skipped[region] = n_skipped;
         if (!merges) continue;
         i64 *holes = control.holes[region], &n_holes = control.n_holes[region], &n = control.n_positions[region];
+        // The lowest hole is filled first: what moves into a hole must not have to move again.
+        if (n_holes == 2 && holes[0] < holes[1]) {
+            i64 lowest = holes[0];
+            holes[0] = holes[1];
+            holes[1] = lowest;
+        }
         if (region == 1) board.new_position = (int)(n_holes > 0 ? holes[--n_holes] : n++);
         while (n_holes > 0) {
             i64 last = n - 1;
             int which = n_dying > 0 && dying[0] == last ? 0 : (n_dying > 1 && dying[1] == last ? 1 : -1);
-            if (last == board.new_position && region == 1) {
-                // The new cluster itself stands last: let it take the hole.
-                board.new_position = (int)holes[--n_holes];
-            } else if (holes[0] == last) {
+            if (holes[0] == last) {
                 holes[0] = holes[n_holes - 1];
-                n_holes--;
-            } else if (n_holes > 1 && holes[1] == last) {
                 n_holes--;
             } else if (which >= 0) {
                 dying[which] = dying[n_dying - 1];
@@ -467,9 +469,12 @@ BHCLUST_DEVICE void merge_step(
         model.store(focus, board.new_position);
         if (threadIdx.x == 0) write_node<ROSE>(s, board.new_position, board.merged, k);
     }
+    if (threadIdx.x == 0) board.outdated = 0;
     for (int m = 0; m < board.n_moves; m++) {
         Move move = board.moves[m];
-        if (owner_of(move.from) != (int)blockIdx.x) continue;
+        bool is_giver = owner_of(move.from) == (int)blockIdx.x;
+        if (threadIdx.x == 0 && (is_giver || owner_of(move.to) == (int)blockIdx.x)) board.outdated = 1;
+        if (!is_giver) continue;
         model.move(move.region, move.from, move.to);
         if (threadIdx.x == 0) move_node<ROSE>(s, move.region, move.from, move.to);
     }
@@ -479,7 +484,7 @@ template <bool ROSE, class M>
 BHCLUST_DEVICE void rescan_step(
     const Search& s, const M& model, Board& board, double* focus, double* scratch, int next_buffer
 ) {
-    bool owns = false;
+    bool owns = board.outdated;
     for (int r = 0; r < board.n_rows; r++) {
         model.gather(focus + r * s.focus_apart, board.row_places[r], Place{-1, 0}, board.sums);
         __syncthreads();
@@ -507,6 +512,7 @@ BHCLUST_DEVICE void rescan_step(
     if (owns) mine = survey<ROSE>(s, board, false);
     if (threadIdx.x == 0) {
         board.mine = mine;
+        board.outdated = 0;
         s.block_best[(i64)next_buffer * gridDim.x + blockIdx.x] = mine;
         board.control.n_rescans += board.n_rows;
         board.control.n_pairs +=
@@ -540,8 +546,7 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) search() {
     Board& board = *memory.board;
     if (threadIdx.x == 0) {
         board.control = *s.control;
-        board.n_rows = 0;
-        board.new_position = -1;
+        board.n_rows = board.outdated = 0;
         plan_places(board, false);
     }
     __syncthreads();
