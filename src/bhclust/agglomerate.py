@@ -17,6 +17,9 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from bhclust._gpu.device import Device, cuda_device, has_cuda
+from bhclust._gpu.encode import has_kernels
+from bhclust._gpu.search import DeviceSearch
 from bhclust._kernels.compile import announced_compilation
 from bhclust._kernels.engine import CompiledEngine, make_parts, n_slots_for
 from bhclust._kernels.loop import CompiledLoop
@@ -37,6 +40,10 @@ from bhclust.tree import Tree
 
 Progress = Callable[[int, int], None]
 EngineName = Literal["auto", "numpy", "compiled"]
+DeviceName = Literal["cpu", "cuda", "auto"]
+
+# From so many rows on, device="auto" takes a graphics processor: below, starting it costs more.
+_DEVICE_ROWS = 5000
 
 # Unions are formed in blocks of about this many numbers, so that temporaries stay in the cache.
 _BLOCK_NUMBERS = 1 << 17
@@ -106,6 +113,7 @@ def agglomerate(
     weight: FloatArray | None = None,
     engine: EngineName = "auto",
     n_jobs: int | None = None,
+    device: DeviceName | Device = "cpu",
     progress: Progress | None = None,
     leaf_names: tuple[str, ...] | None = None,
 ) -> Agglomeration:
@@ -130,6 +138,10 @@ def agglomerate(
     n_jobs : int, optional
         Threads of the compiled engine, -1 for one a processor; one by default. The first pairs
         of large tables are shared among them. The result does not depend on it.
+    device : {"cpu", "cuda", "auto"}
+        Where the search runs. ``"cuda"`` takes a graphics processor, for the library's own models
+        with unit weights, and gives the same tree; ``"auto"`` takes one if there is one for the
+        model and the table is large. `engine` is for the processor.
     progress : callable, optional
         Called with (merges done, merges in all).
     leaf_names : tuple of str, optional
@@ -154,6 +166,13 @@ def agglomerate(
     n = len(leaf_stats)
     weight = np.ones(n) if weight is None else weight
     leaf_log_f = model.log_marginal(leaf_stats)
+    chosen = choose_device(device, model, leaf_stats, weight)
+    if chosen is not None:
+        search = DeviceSearch(chosen, model, leaf_stats, leaf_log_f, mixing, rose=rose)
+        found = search.run(progress)
+        info = SearchInfo(chosen.name, found.n_pairs, found.n_rescans)
+        del search  # its memory on the device is free for the next
+        return _scored(found.steps, info, model, leaf_stats, mixing, weight, leaf_log_f, leaf_names)
     frontier = Frontier(leaf_log_f, weight, mixing)
     worker = make_engine(engine, model, leaf_stats, frontier, rose=rose, n_jobs=n_jobs)
     with announced_compilation():
@@ -163,7 +182,21 @@ def agglomerate(
         else:
             merges, info = _search_compiled(loop, worker.name, progress=progress)
     del worker, frontier, loop  # the tree's own statistics take their place
-    parent, log_f = assemble(n, merges)
+    return _scored(merges, info, model, leaf_stats, mixing, weight, leaf_log_f, leaf_names)
+
+
+def _scored(
+    merges: list[Merge] | FloatArray,
+    info: SearchInfo,
+    model: ClusterModel,
+    leaf_stats: FloatArray,
+    mixing: Mixing,
+    weight: FloatArray,
+    leaf_log_f: FloatArray,
+    leaf_names: tuple[str, ...] | None,
+) -> Agglomeration:
+    """Return the tree that the merges make, with all node quantities."""
+    parent, log_f = assemble(len(leaf_stats), merges)
     tree = score_tree(
         parent,
         model,
@@ -174,6 +207,27 @@ def agglomerate(
         log_marginal=np.concatenate([leaf_log_f, log_f]),
     )
     return Agglomeration(tree, info)
+
+
+def choose_device(
+    device: DeviceName | Device, model: ClusterModel, leaf_stats: FloatArray, weight: FloatArray
+) -> Device | None:
+    """Return the device that a search runs on, None for the processor."""
+    if not isinstance(device, str):
+        return device
+    check_choice(device, ("cpu", "cuda", "auto"), name="device", owner="agglomerate")
+    if device == "cpu":
+        return None
+    served = has_kernels(model) and bool((weight == 1).all())
+    if device == "auto":
+        worthwhile = served and len(leaf_stats) >= _DEVICE_ROWS
+        return cuda_device() if worthwhile and has_cuda() else None
+    if not served:
+        raise BhclustError(
+            f"device='cuda' has no kernels for {type(model).__name__} with these weights; use "
+            "device='cpu'."
+        )
+    return cuda_device()
 
 
 def make_engine(

@@ -26,6 +26,7 @@ using std::ldexp; using std::log; using std::log1p; using std::rint; using std::
     extern "C" void* address_of_##name() { return name; }
 #define BHCLUST_SHARED(name) double* name = simulator::shared_memory()
 
+constexpr double INFINITE = HUGE_VAL;
 constexpr int WARP = 8;  // short warps: fewer fibres for the same logic
 
 namespace simulator {

@@ -133,6 +133,7 @@ class _CudaProgram:
             name_expressions=kernels,
             enable_cooperative_groups=True,
         )
+        self._module.compile()
 
     def write_record(self, words: Words) -> None:
         target = self._module.get_global("record")
@@ -157,3 +158,12 @@ def _compiled(kernels: tuple[str, ...], n_threads: int) -> _CudaProgram:
 def cuda_device() -> CudaDevice:
     """Return the CUDA device, or say why there is none."""
     return CudaDevice()
+
+
+def has_cuda() -> bool:
+    """Whether there is a CUDA device that `cuda_device` would return."""
+    try:
+        cuda_device()
+    except (ImportError, BhclustError):
+        return False
+    return True

@@ -125,6 +125,13 @@ def encode(model: ClusterModel, rows: Rows) -> list[EncodedPart] | None:
     return None if encoder is None else [encoder(model, rows)]
 
 
+def has_kernels(model: ClusterModel) -> bool:
+    """Whether the kernels serve a model."""
+    if type(model) is Mixed:
+        return all(has_kernels(part) for part, _ in model.parts)
+    return type(model) in _ENCODERS
+
+
 def model_type(parts: list[EncodedPart]) -> str:
     """Return the C++ type of a model."""
     return f"Model<{', '.join(part.kind for part in parts)}>"

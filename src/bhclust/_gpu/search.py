@@ -7,6 +7,7 @@ kernels: one launch does thousands of merges.
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +55,8 @@ class Found(NamedTuple):
     steps: FloatArray
     n_pairs: int
     n_rescans: int
+    seconds_first: float
+    seconds_merges: float
 
 
 class Layout(NamedTuple):
@@ -124,6 +127,7 @@ class DeviceSearch:
     def run(self, progress: Callable[[int, int], None] | None = None) -> Found:
         """Find the merges."""
         total = self._n - 1
+        started = between = stopped = perf_counter()
         if total > 0:
             # The same program does both phases, so that it is compiled once.
             first, loop = self._first_layout(), block_layout(self._device, self._parts, _ROWS)
@@ -133,14 +137,18 @@ class DeviceSearch:
                 f"first_pairs<{rose}, {kind}, {first.n_foci}>",
             )
             program = self._device.program(kernels)
+            started = perf_counter()
             self._find_first(program, kernels[1], first)
+            between = perf_counter()
             self._merge_all(program, kernels[0], loop, progress)
+            stopped = perf_counter()
         control = self._device.get(self._control)
         steps = np.empty((total, 4))
         steps[:, :3] = self._device.get(self._merges)[:total]
         steps[:, 3] = self._device.get(self._log_f)[:total]
         n_pairs = int(control[_N_PAIRS]) + self._n * total // 2
-        return Found(steps, n_pairs, int(control[_N_RESCANS]))
+        n_rescans = int(control[_N_RESCANS])
+        return Found(steps, n_pairs, n_rescans, between - started, stopped - between)
 
     def _first_layout(self) -> Layout:
         for n_foci in (_MOST_FOCI, 4, 2):

@@ -2,7 +2,6 @@
 
 typedef long long i64;
 
-constexpr double INFINITE = __builtin_huge_val();
 // Counts below come from a table, those above from Stirling's series.
 constexpr int TABLE_LENGTH = 1024;
 constexpr int MOST_WARPS = 32;

@@ -7,6 +7,7 @@
 #define BHCLUST_CALLED static __device__ __noinline__
 #define BHCLUST_CONSTANT(name, n_words) __constant__ long long name[n_words];
 #define BHCLUST_SHARED(name) extern __shared__ double name[]
+#define INFINITE __longlong_as_double(0x7ff0000000000000LL)
 
 constexpr int WARP = 32;
 
