@@ -70,30 +70,39 @@ class Rows:
         """Return the same with other statistics."""
         return Rows(self.device, leaves, clusters, self.n_slots, self.n_items)
 
-    def tiled(
-        self,
-        take: Callable[[FloatArray], npt.NDArray[Any]],
-        of: str,
-        width: int,
-        dtype: Any = np.float64,
-    ) -> Any:
-        """Return some numbers of each row, (tiles, numbers, warp), with room for all rows.
-
-        ``of`` says which rows: "leaves" or "clusters".
-        """
+    def tiled(self, take: Callable[[FloatArray], npt.NDArray[Any]], width: int) -> Any:
+        """Return some numbers of each leaf, (tiles, numbers, warp)."""
         xp, warp = self.device.arrays, self.device.warp
-        rows, n = self._rows(of)
-        n_tiles = -(-n // warp)
-        out = xp.zeros((n_tiles, width, warp), dtype=dtype)
+        n = len(self.leaves)
+        out = xp.zeros((-(-n // warp), width, warp))
         step = max(warp, _ROWS // warp * warp)
-        for start in range(0, 0 if rows is None else len(rows), step):
-            assert rows is not None
-            block = xp.zeros((-(-min(step, len(rows) - start) // warp) * warp, width), dtype=dtype)
-            values = take(rows[start : start + step])
-            block[: len(values)] = self.device.put(np.asarray(values, dtype=dtype))
+        for start in range(0, n, step):
+            values = take(self.leaves[start : start + step])
+            block = xp.zeros((-(-len(values) // warp) * warp, width))
+            block[: len(values)] = self.device.put(np.asarray(values, dtype=np.float64))
             tiles = block.reshape(-1, warp, width).transpose(0, 2, 1)
             out[start // warp : start // warp + len(tiles)] = tiles
         return out
+
+    def rowwise(
+        self,
+        take: Callable[[FloatArray], npt.NDArray[Any]],
+        width: int,
+        of: str = "clusters",
+        dtype: Any = np.float64,
+    ) -> Any:
+        """Return some numbers of each row, with room for all rows of a region."""
+        rows, n = self._rows(of)
+        out = self.device.arrays.zeros((n, width), dtype=dtype)
+        for start in range(0, 0 if rows is None else len(rows), _ROWS):
+            assert rows is not None
+            values = np.asarray(take(rows[start : start + _ROWS]), dtype=dtype)
+            out[start : start + len(values)] = self.device.put(values)
+        return out
+
+    def both(self, take: Callable[[FloatArray], npt.NDArray[Any]], width: int) -> tuple[Any, Any]:
+        """Return some numbers of the leaves, tiled, and of the clusters, row by row."""
+        return self.tiled(take, width), self.rowwise(take, width)
 
     def single(self, take: Callable[[FloatArray], npt.NDArray[Any]], of: str) -> Any:
         """Return one number of each row, with room for all rows."""
@@ -144,6 +153,7 @@ def model_words(parts: list[EncodedPart]) -> Words:
 
 def _finish(device: Device, part: EncodedPart, fields: list[Any]) -> EncodedPart:
     """Write the fields: numbers as they are, arrays by their addresses."""
+    part.focus_size += part.focus_size % 2  # pairs of numbers are read at once
     for value in (part.focus_size, *fields):
         if isinstance(value, (bool, int, np.integer)):
             part.words.append(int(value))
@@ -211,7 +221,7 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
         code_bits,
         complete,
         _codes(device, levels, packing, code_bits),
-        rows.tiled(lambda stats: stats[:, order], "clusters", n_values, np.int32),
+        rows.rowwise(lambda stats: stats[:, order], n_values, dtype=np.int32),
         *(
             np.asarray(a, dtype=np.int32)
             for a in (columns, start, level_of, packing.group, packing.stride, n_levels, digits)
@@ -289,7 +299,7 @@ def _multinomial(model: Multinomial, rows: Rows) -> EncodedPart:
     alpha = np.array(model.hyperparameter("concentration"))
     d = len(alpha)
     fields: list[Any] = [d]
-    fields += [rows.tiled(lambda s: s[:, :d], of, d) for of in ("leaves", "clusters")]
+    fields += rows.both(lambda s: s[:, :d], d)
     fields += [rows.single(lambda s: s[:, :d].sum(axis=1), of) for of in ("leaves", "clusters")]
     fields += [rows.single(lambda s: s[:, d], of) for of in ("leaves", "clusters")]
     fields += [alpha, log_gamma_table(alpha), float(alpha.sum())]
@@ -302,11 +312,11 @@ def _poisson(model: Poisson, rows: Rows) -> EncodedPart:
     d = len(shape)
     complete = bool((rows.leaves[:, :d] == 1).all())
     fields: list[Any] = [d]
-    fields += [rows.tiled(lambda s: s[:, d : 2 * d], of, d) for of in ("leaves", "clusters")]
+    fields += rows.both(lambda s: s[:, d : 2 * d], d)
     if complete:
         fields += [rows.single(lambda s: s[:, 0], of) for of in ("leaves", "clusters")]
     else:
-        fields += [rows.tiled(lambda s: s[:, :d], of, d) for of in ("leaves", "clusters")]
+        fields += rows.both(lambda s: s[:, :d], d)
     fields += [rows.single(lambda s: s[:, 2 * d :].sum(axis=1), of) for of in ("leaves", "clusters")]
     constant = float(np.sum(shape * np.log(rate) - gammaln(shape)))
     fields += [shape, rate, log_gamma_table(shape), constant]
@@ -341,12 +351,12 @@ def _diagonal(model: DiagonalGaussian, rows: Rows) -> EncodedPart:
         terms -= sizes / 2 * float(np.sum(np.log(rate) + math.log(2 * math.pi)))
     fields = [
         d,
-        rows.tiled(values, "leaves", d),
+        rows.tiled(values, d),
         rows.single(lambda s: s[:, 0], "clusters")
         if complete
-        else rows.tiled(block(0), "clusters", d),
-        rows.tiled(block(1), "clusters", d),
-        rows.tiled(block(2), "clusters", d),
+        else rows.rowwise(block(0), d),
+        rows.rowwise(block(1), d),
+        rows.rowwise(block(2), d),
         prior_mean,
         strength,
         shape,
@@ -383,10 +393,10 @@ def _full(model: Gaussian, rows: Rows) -> EncodedPart:
         terms += gammaln((dof - j + sizes) / 2) - gammaln((dof - j) / 2)
     n_entries = d * (d + 1) // 2
     fields = [
-        rows.tiled(values, "leaves", d),
+        rows.tiled(values, d),
         rows.single(lambda s: s[:, 0], "clusters"),
-        rows.tiled(values, "clusters", d),
-        rows.tiled(scatter, "clusters", n_entries),
+        rows.rowwise(values, d),
+        rows.rowwise(scatter, n_entries),
         strength,
         dof,
         terms,
@@ -414,7 +424,7 @@ def _complete_series(model: TimeSeries, rows: Rows) -> EncodedPart:
 
     fields = [
         d,
-        *(rows.tiled(model.turned, of, d) for of in ("leaves", "clusters")),
+        *rows.both(model.turned, d),
         *(rows.single(deviation, of) for of in ("leaves", "clusters")),
         rows.single(model.complete_items, "clusters"),
         curve,
@@ -429,8 +439,8 @@ def _sparse_series(model: TimeSeries, rows: Rows) -> EncodedPart:
     both = ("leaves", "clusters")
     fields = [
         d,
-        *(rows.tiled(lambda s: s[:, :d], of, d) for of in both),
-        *(rows.tiled(lambda s: s[:, d : 2 * d] / noise, of, d) for of in both),
+        *(rows.rowwise(lambda s: s[:, :d], d, of) for of in both),
+        *(rows.rowwise(lambda s: s[:, d : 2 * d] / noise, d, of) for of in both),
         *(rows.single(lambda s: s[:, 2 * d :].sum(axis=1) / noise**2, of) for of in both),
         np.array(model.noise_covariance),
         math.log(2 * math.pi) + 2 * math.log(noise),

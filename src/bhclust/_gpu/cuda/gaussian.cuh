@@ -6,15 +6,16 @@
 // have the same exponent, so that a product of them needs one logarithm.
 template <bool COMPLETE>
 struct Diagonal {
+    static constexpr bool ONE_BY_ONE = false;
     i64 focus_size, n_columns;
     double* values;           // leaves: distance from the origin, tiled; NaN is missing
-    double *count, *mean, *deviation;  // clusters, tiled; one count a cluster if complete
+    double *count, *mean, *deviation;  // clusters, row by row; one count a cluster if complete
     const double *prior_mean, *strength, *shape, *rate;
     const double* size_terms;  // complete: what a number of items adds by itself
 
-    // focus: count, mean, deviation; then for leaves {centre, factor, base, shape} of each column
-    // (complete), or {centre, factor, constant, power} and log f behind them
-    static constexpr int STATS = 3, SCAN = 4;
+    // focus: for leaves {centre, factor, base, shape} of each column (complete), or {centre, factor,
+    // constant, power}; then count, mean, deviation; log f
+    static constexpr int SCAN = 4, COUNT = 4, MEAN = 5, DEVIATION = 6, LOG_F = 7;
 
     BHCLUST_DEVICE void gather(double* focus, Place a, Place b, double* sums) const {
         int d = n_columns;
@@ -30,15 +31,16 @@ struct Diagonal {
                         m[side] = x;
                     }
                 } else if (at.region == 1) {
-                    n[side] = COMPLETE ? count[at.position] : count[tiled(at.position, j, d)];
-                    m[side] = mean[tiled(at.position, j, d)];
-                    s[side] = deviation[tiled(at.position, j, d)];
+                    i64 own = (i64)at.position * d + j;
+                    n[side] = COMPLETE ? count[at.position] : count[own];
+                    m[side] = mean[own];
+                    s[side] = deviation[own];
                 }
             }
             double total = n[0] + n[1], divisor = total > 0 ? total : 1.0, gap = m[0] - m[1];
-            focus[j] = total;
-            focus[d + j] = n[0] / divisor * m[0] + n[1] / divisor * m[1];
-            focus[2 * d + j] = s[0] + s[1] + n[0] * n[1] / divisor * gap * gap;
+            focus[COUNT * d + j] = total;
+            focus[MEAN * d + j] = n[0] / divisor * m[0] + n[1] / divisor * m[1];
+            focus[DEVIATION * d + j] = s[0] + s[1] + n[0] * n[1] / divisor * gap * gap;
         }
     }
 
@@ -46,10 +48,10 @@ struct Diagonal {
         int d = n_columns;
         double log_f = 0.0;
         for (int j = threadIdx.x; j < d; j += blockDim.x) {
-            double n = focus[j], k = strength[j] + n, distance = focus[d + j] - prior_mean[j];
-            double posterior_rate = rate[j] + 0.5 * (focus[2 * d + j] + strength[j] * n / k * distance * distance);
-            double posterior_shape = shape[j] + 0.5 * n;
-            double* scan = focus + STATS * d + SCAN * j;
+            double n = focus[COUNT * d + j], k = strength[j] + n, distance = focus[MEAN * d + j] - prior_mean[j];
+            double spread = focus[DEVIATION * d + j] + strength[j] * n / k * distance * distance;
+            double posterior_rate = rate[j] + 0.5 * spread, posterior_shape = shape[j] + 0.5 * n;
+            double* scan = focus + SCAN * j;
             scan[0] = prior_mean[j] + n / k * distance;
             double factor = 0.5 * k / (k + 1.0);
             if (COMPLETE) {
@@ -66,8 +68,8 @@ struct Diagonal {
             }
         }
         log_f = block_sum(log_f, sums);
-        if (COMPLETE) log_f += size_terms[(i64)focus[0]];
-        if (threadIdx.x == 0) focus[(STATS + SCAN) * d] = log_f;
+        if (COMPLETE) log_f += size_terms[(i64)focus[COUNT * d]];
+        if (threadIdx.x == 0) focus[LOG_F * d] = log_f;
         return log_f;
     }
 
@@ -81,17 +83,18 @@ struct Diagonal {
     BHCLUST_DEVICE void store(const double* focus, int position) const {
         int d = n_columns;
         for (int j = threadIdx.x; j < d; j += blockDim.x) {
-            if (!COMPLETE) count[tiled(position, j, d)] = focus[j];
-            mean[tiled(position, j, d)] = focus[d + j];
-            deviation[tiled(position, j, d)] = focus[2 * d + j];
+            i64 own = (i64)position * d + j;
+            if (!COMPLETE) count[own] = focus[COUNT * d + j];
+            mean[own] = focus[MEAN * d + j];
+            deviation[own] = focus[DEVIATION * d + j];
         }
-        if (COMPLETE && threadIdx.x == 0) count[position] = focus[0];
+        if (COMPLETE && threadIdx.x == 0) count[position] = focus[COUNT * d];
     }
 
     BHCLUST_DEVICE void move(int region, int from, int to) const {
         int d = n_columns;
         for (int j = threadIdx.x; j < d; j += blockDim.x) {
-            i64 source = tiled(from, j, d), target = tiled(to, j, d);
+            i64 source = index_of(region, from, j, d), target = index_of(region, to, j, d);
             if (region == 0) {
                 values[target] = values[source];
             } else {
@@ -103,15 +106,25 @@ struct Diagonal {
         if (COMPLETE && region == 1 && threadIdx.x == 0) count[to] = count[from];
     }
 
+    // The rates of some columns multiply up to numbers that float64 does not hold: add their logs.
+    BHCLUST_DEVICE double sum_of_logs(const double* focus, const double* own) const {
+        double sum = 0.0, items = focus[COUNT * n_columns] + 1.0;
+        for (int j = 0; j < n_columns; j++) {
+            const double* column = focus + SCAN * j;
+            double gap = own[(i64)j * WARP] - column[0];
+            sum += (column[3] + 0.5 * items) * log(column[2] + column[1] * (gap * gap));
+        }
+        return sum;
+    }
+
     template <int R>
     BHCLUST_DEVICE void singles(
         const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
     ) const {
         constexpr int AHEAD = R > 1 ? 4 : 8;  // loads in flight
-        int d = n_columns;
-        const double* scan = focus + STATS * d;
+        const int d = n_columns;
         const double* own = values + tiled(position, 0, d);
-        double product[R], sum[R], exponent = scan[3];
+        double product[R], sum[R], exponent = focus[3];
         for (int r = 0; r < R; r++) {
             product[r] = 1.0;
             sum[r] = 0.0;
@@ -123,21 +136,25 @@ struct Diagonal {
 #pragma unroll
             for (int u = 0; u < AHEAD; u++) {
                 if (first + u >= d) continue;
-                const double* column = scan + SCAN * (first + u);
+                const double* column = focus + SCAN * (first + u);
                 if (COMPLETE) {
-                    bool other_shape = column[3] != exponent;
+                    if (column[3] != exponent) {
+#pragma unroll
+                        for (int r = 0; r < R; r++) {
+                            if (r >= n) continue;
+                            sum[r] += (exponent + 0.5 * (focus[r * apart + COUNT * d] + 1.0)) * log(product[r]);
+                            product[r] = 1.0;
+                        }
+                        exponent = column[3];
+                    }
 #pragma unroll
                     for (int r = 0; r < R; r++) {
                         if (r >= n) continue;
-                        if (other_shape || product[r] > 1e100) {
-                            sum[r] += (exponent + 0.5 * (focus[r * apart] + 1.0)) * log(product[r]);
-                            product[r] = 1.0;
-                        }
-                        const double* c = column + r * apart;
-                        double gap = x[u] - c[0];
-                        product[r] *= c[2] + c[1] * (gap * gap);
+                        const Pair* c = (const Pair*)(column + r * apart);
+                        const Pair place = c[0];
+                        double gap = x[u] - place.x;
+                        product[r] *= c[1].x + place.y * (gap * gap);
                     }
-                    exponent = column[3];
                 } else if (x[u] == x[u]) {
 #pragma unroll
                     for (int r = 0; r < R; r++) {
@@ -148,44 +165,47 @@ struct Diagonal {
                     }
                 }
             }
+            if (COMPLETE && first % 16 == 16 - AHEAD) {
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    if (r >= n || !(product[r] > 1e100)) continue;
+                    sum[r] += (exponent + 0.5 * (focus[r * apart + COUNT * d] + 1.0)) * log(product[r]);
+                    product[r] = 1.0;
+                }
+            }
         }
         for (int r = 0; r < R; r++) {
             if (r >= n) continue;
             const double* f = focus + r * apart;
             if (COMPLETE) {
-                sum[r] += (exponent + 0.5 * (f[0] + 1.0)) * log(product[r]);
-                out[r] += size_terms[(i64)f[0] + 1] - sum[r];
+                sum[r] += (exponent + 0.5 * (f[COUNT * d] + 1.0)) * log(product[r]);
+                if (sum[r] == INFINITE) sum[r] = sum_of_logs(f, own);
+                out[r] += size_terms[(i64)f[COUNT * d] + 1] - sum[r];
             } else {
-                out[r] += f[(STATS + SCAN) * d] - sum[r];
+                out[r] += f[LOG_F * d] - sum[r];
             }
         }
     }
 
     BHCLUST_DEVICE double with_cluster(const double* focus, i64 position) const {
         int d = n_columns;
-        double n = COMPLETE ? focus[0] + count[position] : 0.0;
-        double product = 1.0, sum = 0.0, exponent = shape[0];
-        for (int j = 0; j < d; j++) {
-            double n_other = COMPLETE ? count[position] : count[tiled(position, j, d)];
-            double total = focus[j] + n_other, divisor = total > 0 ? total : 1.0;
-            double m = mean[tiled(position, j, d)], gap = focus[d + j] - m;
-            double centre = (focus[j] / divisor) * focus[d + j] + (n_other / divisor) * m;
-            double distance = centre - prior_mean[j], k = strength[j];
-            double spread = focus[2 * d + j] + deviation[tiled(position, j, d)]
-                + focus[j] * n_other / divisor * gap * gap + k * total / (k + total) * distance * distance;
-            if (COMPLETE) {
-                if (shape[j] != exponent || product > 1e100) {
-                    sum += (exponent + 0.5 * n) * log(product);
-                    product = 1.0;
-                    exponent = shape[j];
-                }
-                product *= 1.0 + 0.5 * spread / rate[j];
-            } else {
+        double n = COMPLETE ? focus[COUNT * d] + count[position] : 0.0, sum = 0.0;
+        for (int j = lane_of_thread(); j < d; j += WARP) {
+            i64 own = position * d + j;
+            double n_focus = focus[COUNT * d + j], m_focus = focus[MEAN * d + j];
+            double n_other = COMPLETE ? count[position] : count[own];
+            double total = n_focus + n_other, divisor = total > 0 ? total : 1.0, k = strength[j];
+            double m = mean[own], gap = m_focus - m;
+            double distance = (n_focus / divisor) * m_focus + (n_other / divisor) * m - prior_mean[j];
+            double spread = focus[DEVIATION * d + j] + deviation[own] + n_focus * n_other / divisor * gap * gap
+                + k * total / (k + total) * distance * distance;
+            if (COMPLETE)
+                sum += (shape[j] + 0.5 * n) * log(1.0 + 0.5 * spread / rate[j]);
+            else
                 sum -= column_term(j, total, rate[j] + 0.5 * spread);
-            }
         }
-        if (!COMPLETE) return -sum;
-        return size_terms[(i64)n] - sum - (exponent + 0.5 * n) * log(product);
+        sum = warp_sum(sum);
+        return COMPLETE ? size_terms[(i64)n] - sum : -sum;
     }
 
     template <int R>
@@ -203,6 +223,7 @@ struct Diagonal {
 // log f = size_terms[n] - (dof + n) / 2 · log |1 + scatter + k n / (k + n) mean mean'|.
 template <int D>
 struct Full {
+    static constexpr bool ONE_BY_ONE = false;
     i64 focus_size;
     double* values;                    // leaves, tiled
     double *count, *mean, *scatter;    // clusters; scatter is a packed lower triangle
@@ -210,15 +231,14 @@ struct Full {
     const double* size_terms;
 
     static constexpr int TRIANGLE = D * (D + 1) / 2;
-    static constexpr bool BY_THREAD = D <= 6;  // larger unions are factorised by a warp
-    // focus: count, mean, scatter; then posterior centre, factor, reciprocals of its diagonal,
-    // log determinant
+    // focus: count, mean, scatter; then posterior centre, factor (L D), reciprocals of D, log
+    // determinant
     static constexpr int MEAN = 1, SCATTER = MEAN + D, CENTRE = SCATTER + TRIANGLE, FACTOR = CENTRE + D,
                          RECIPROCAL = FACTOR + TRIANGLE, LOG_DETERMINANT = RECIPROCAL + D;
 
     BHCLUST_DEVICE double number(Place at, int j) const {
         if (at.region < 0) return 0.0;
-        return at.region == 0 ? values[tiled(at.position, j, D)] : mean[tiled(at.position, j, D)];
+        return at.region == 0 ? values[tiled(at.position, j, D)] : mean[(i64)at.position * D + j];
     }
 
     BHCLUST_DEVICE double size(Place at) const {
@@ -237,8 +257,8 @@ struct Full {
             int at = r * (r + 1) / 2 + c;
             double own = coupling == 0.0 ? 0.0
                 : coupling * (number(a, r) - number(b, r)) * (number(a, c) - number(b, c));
-            if (a.region == 1) own += scatter[tiled(a.position, at, TRIANGLE)];
-            if (b.region == 1) own += scatter[tiled(b.position, at, TRIANGLE)];
+            if (a.region == 1) own += scatter[(i64)a.position * TRIANGLE + at];
+            if (b.region == 1) own += scatter[(i64)b.position * TRIANGLE + at];
             focus[SCATTER + at] = own;
         }
     }
@@ -265,20 +285,20 @@ struct Full {
 
     BHCLUST_DEVICE void store(const double* focus, int position) const {
         if (threadIdx.x == 0) count[position] = focus[0];
-        for (int j = threadIdx.x; j < D; j += blockDim.x) mean[tiled(position, j, D)] = focus[MEAN + j];
+        for (int j = threadIdx.x; j < D; j += blockDim.x) mean[(i64)position * D + j] = focus[MEAN + j];
         for (int t = threadIdx.x; t < TRIANGLE; t += blockDim.x)
-            scatter[tiled(position, t, TRIANGLE)] = focus[SCATTER + t];
+            scatter[(i64)position * TRIANGLE + t] = focus[SCATTER + t];
     }
 
     BHCLUST_DEVICE void move(int region, int from, int to) const {
         for (int j = threadIdx.x; j < D; j += blockDim.x) {
             double* source = region == 0 ? values : mean;
-            source[tiled(to, j, D)] = source[tiled(from, j, D)];
+            source[index_of(region, to, j, D)] = source[index_of(region, from, j, D)];
         }
         if (region == 0) return;
         if (threadIdx.x == 0) count[to] = count[from];
         for (int t = threadIdx.x; t < TRIANGLE; t += blockDim.x)
-            scatter[tiled(to, t, TRIANGLE)] = scatter[tiled(from, t, TRIANGLE)];
+            scatter[(i64)to * TRIANGLE + t] = scatter[(i64)from * TRIANGLE + t];
     }
 
     template <int R>
@@ -287,7 +307,7 @@ struct Full {
     ) const {
         // Short rows stay in registers; unrolling long ones would only make a long program.
         constexpr int UNROLLED = D <= 24 ? D : 1;
-        double x[D], whitened[D];
+        double x[D], scaled[D];
 #pragma unroll UNROLLED
         for (int j = 0; j < D; j++) x[j] = values[tiled(position, j, D)];
 #pragma unroll 1
@@ -300,9 +320,9 @@ struct Full {
                 const double* row = f + FACTOR + i * (i + 1) / 2;
                 double value = x[i] - f[CENTRE + i];
 #pragma unroll UNROLLED
-                for (int j = 0; j < i; j++) value -= row[j] * whitened[j];
-                whitened[i] = value * f[RECIPROCAL + i];
-                stretch += whitened[i] * whitened[i];
+                for (int j = 0; j < i; j++) value -= row[j] * scaled[j];
+                scaled[i] = value * f[RECIPROCAL + i];
+                stretch += value * scaled[i];
             }
             double k = strength + f[0], items = f[0] + 1.0;
             double log_determinant = f[LOG_DETERMINANT] + log1p(k / (k + 1.0) * stretch);
@@ -321,43 +341,12 @@ struct Full {
     }
 
     BHCLUST_DEVICE double entry(const double* focus, i64 position, const Union& u, int r, int c) const {
-        double mean_r = mean[tiled(position, r, D)], mean_c = mean[tiled(position, c, D)];
+        double mean_r = mean[position * D + r], mean_c = mean[position * D + c];
         double focus_r = focus[MEAN + r], focus_c = focus[MEAN + c];
         int at = r * (r + 1) / 2 + c;
-        double own = (r == c ? 1.0 : 0.0) + (focus[SCATTER + at] + scatter[tiled(position, at, TRIANGLE)]);
+        double own = (r == c ? 1.0 : 0.0) + (focus[SCATTER + at] + scatter[position * TRIANGLE + at]);
         own += u.coupling * (focus_r - mean_r) * (focus_c - mean_c);
         return own + u.pull * (u.part_focus * focus_r + u.part_other * mean_r) * (u.part_focus * focus_c + u.part_other * mean_c);
-    }
-
-    BHCLUST_DEVICE double by_thread(const double* focus, i64 position, const Union& u) const {
-        double packed[TRIANGLE], log_determinant = 0.0;
-#pragma unroll
-        for (int r = 0; r < D; r++) {
-#pragma unroll
-            for (int c = 0; c <= r; c++) packed[r * (r + 1) / 2 + c] = entry(focus, position, u, r, c);
-        }
-#pragma unroll
-        for (int k = 0; k < D; k++) {
-            double pivot = packed[k * (k + 1) / 2 + k];
-            log_determinant += log(pivot);
-#pragma unroll
-            for (int r = k + 1; r < D; r++) {
-                double factor = packed[r * (r + 1) / 2 + k] / pivot;
-#pragma unroll
-                for (int c = k + 1; c <= r; c++) packed[r * (r + 1) / 2 + c] -= factor * packed[c * (c + 1) / 2 + k];
-            }
-        }
-        return log_determinant;
-    }
-
-    BHCLUST_DEVICE double by_warp(const double* focus, i64 position, const Union& u, double* scratch) const {
-        for (int r = 0; r < D; r++)
-            for (int c = lane_of_thread(); c <= r; c += WARP)
-                scratch[r * (r + 1) / 2 + c] = entry(focus, position, u, r, c);
-        __syncwarp();
-        double log_determinant = warp_factor(scratch, D, D);
-        __syncwarp();
-        return log_determinant;
     }
 
     template <int R>
@@ -368,16 +357,15 @@ struct Full {
         for (int r = 0; r < R; r++) {
             if (r >= n) continue;
             const double* f = focus + r * apart;
-            double n_other = count[position], items = f[0] + n_other, log_determinant = 0.0;
-            if constexpr (BY_THREAD) {
-                log_determinant = by_thread(f, position, union_of(f[0], n_other));
-            } else {
-                for (int lane = 0; lane < WARP; lane++) {
-                    i64 there = from_lane((int)position, lane);
-                    double found = by_warp(f, there, union_of(f[0], count[there]), scratch);
-                    if (lane == lane_of_thread()) log_determinant = found;
-                }
+            double n_other = count[position], items = f[0] + n_other;
+            Union u = union_of(f[0], n_other);
+            int row = 0, column = lane_of_thread();
+            for (int t = lane_of_thread(); t < TRIANGLE; t += WARP, column += WARP) {
+                while (column > row) column -= ++row;
+                scratch[t] = entry(f, position, u, row, column);
             }
+            __syncwarp();
+            double log_determinant = warp_factor(scratch, D, D);
             out[r] += size_terms[(i64)items] - 0.5 * (dof + items) * log_determinant;
         }
     }
@@ -388,6 +376,7 @@ struct Full {
 // Complete items in the coordinates where the times are independent (`TimeSeries.turned`):
 // log f = size_terms[n] - (Σ n z² / (1 + n λ) + deviation) / 2.
 struct Series {
+    static constexpr bool ONE_BY_ONE = false;
     i64 focus_size, n_times;
     double* turned[2];      // tiled; leaves, clusters
     double* deviation[2];
@@ -404,8 +393,8 @@ struct Series {
         double n = n_a + n_b, between = 0.0;
         double divisor = n > 0 ? n : 1.0;
         for (int t = threadIdx.x; t < d; t += blockDim.x) {
-            double z_a = turned[a.region][tiled(a.position, t, d)];
-            double z_b = b.region < 0 ? z_a : turned[b.region][tiled(b.position, t, d)];
+            double z_a = turned[a.region][index_of(a.region, a.position, t, d)];
+            double z_b = b.region < 0 ? z_a : turned[b.region][index_of(b.region, b.position, t, d)];
             focus[t] = n_a / divisor * z_a + n_b / divisor * z_b;
             between += (z_a - z_b) * (z_a - z_b);
         }
@@ -434,7 +423,7 @@ struct Series {
 
     BHCLUST_DEVICE void store(const double* focus, int position) const {
         int d = n_times;
-        for (int t = threadIdx.x; t < d; t += blockDim.x) turned[1][tiled(position, t, d)] = focus[t];
+        for (int t = threadIdx.x; t < d; t += blockDim.x) turned[1][(i64)position * d + t] = focus[t];
         if (threadIdx.x == 0) {
             count[position] = focus[4 * d];
             deviation[1][position] = focus[4 * d + 1];
@@ -444,7 +433,8 @@ struct Series {
     BHCLUST_DEVICE void move(int region, int from, int to) const {
         int d = n_times;
         double* z = turned[region];
-        for (int t = threadIdx.x; t < d; t += blockDim.x) z[tiled(to, t, d)] = z[tiled(from, t, d)];
+        for (int t = threadIdx.x; t < d; t += blockDim.x)
+            z[index_of(region, to, t, d)] = z[index_of(region, from, t, d)];
         if (threadIdx.x == 0) {
             deviation[region][to] = deviation[region][from];
             if (region == 1) count[to] = count[from];
@@ -454,11 +444,11 @@ struct Series {
     // An item, or n of them, meets the focus through its distance from the posterior centre.
     template <int R, int REGION>
     BHCLUST_DEVICE void unions(const double* focus, i64 apart, int n, i64 position, double (&out)[R]) const {
-        int d = n_times;
+        const int d = n_times, first = REGION == 0 ? 0 : lane_of_thread(), step = REGION == 0 ? 1 : WARP;
         double n_other = REGION == 0 ? 1.0 : count[position], distance[R];
         for (int r = 0; r < R; r++) distance[r] = 0.0;
-        for (int t = 0; t < d; t++) {
-            double z = turned[REGION][tiled(position, t, d)];
+        for (int t = first; t < d; t += step) {
+            double z = turned[REGION][index_of(REGION, position, t, d)];
 #pragma unroll
             for (int r = 0; r < R; r++) {
                 if (r >= n) continue;
@@ -473,6 +463,7 @@ struct Series {
         for (int r = 0; r < R; r++) {
             if (r >= n) continue;
             const double* f = focus + r * apart + 4 * d;
+            if (REGION == 1) distance[r] = warp_sum(distance[r]);
             double total = f[2] + f[1] + deviation[REGION][position] + distance[r];
             out[r] += size_terms[(i64)(f[0] + n_other)] - 0.5 * total;
         }
@@ -496,8 +487,9 @@ struct Series {
 // Items with missing entries share no coordinates: each union is factorised by a warp. Everything is
 // in units of the noise. With W = diag(√count), 1 + W K W is the covariance of W mean.
 struct SparseSeries {
+    static constexpr bool ONE_BY_ONE = true;
     i64 focus_size, n_times;
-    double* count[2];      // tiled; leaves, clusters
+    double* count[2];      // row by row; leaves, clusters
     double* mean[2];
     double* deviation[2];
     const double* covariance;
@@ -508,7 +500,7 @@ struct SparseSeries {
         int d = n_times;
         double between = 0.0;
         for (int t = threadIdx.x; t < d; t += blockDim.x) {
-            i64 at_a = tiled(a.position, t, d), at_b = tiled(b.position, t, d);
+            i64 at_a = (i64)a.position * d + t, at_b = (i64)b.position * d + t;
             double n_a = count[a.region][at_a], m_a = mean[a.region][at_a];
             double n_b = b.region < 0 ? 0.0 : count[b.region][at_b];
             double m_b = b.region < 0 ? 0.0 : mean[b.region][at_b];
@@ -525,23 +517,24 @@ struct SparseSeries {
     // log f of entries of which the counts and means are given by a function of the time
     template <class Counts, class Means>
     BHCLUST_DEVICE double factorised(double* scratch, double spread, Counts counts, Means means) const {
-        int d = n_times;
-        double* last = scratch + d * (d + 1) / 2;
-        double entries = 0.0;
-        for (int r = 0; r < d; r++) {
-            double root = sqrt(counts(r));
-            for (int c = lane_of_thread(); c <= r; c += WARP)
-                scratch[r * (r + 1) / 2 + c] = (r == c ? 1.0 : 0.0) + root * covariance[r * d + c] * sqrt(counts(c));
-            entries += counts(r);
+        const int d = n_times, n_entries = d * (d + 1) / 2;
+        double* last = scratch + n_entries;
+        int row = 0, column = lane_of_thread();
+        for (int t = lane_of_thread(); t < n_entries; t += WARP, column += WARP) {
+            while (column > row) column -= ++row;
+            double covered = covariance[row * d + column] * sqrt(counts(row) * counts(column));
+            scratch[t] = (row == column ? 1.0 : 0.0) + covered;
         }
-        for (int t = lane_of_thread(); t < d; t += WARP) last[t] = sqrt(counts(t)) * means(t);
-        if (lane_of_thread() == 0) last[d] = 0.0;
+        double entries = 0.0, fit = 0.0;
+        for (int t = lane_of_thread(); t < d; t += WARP) {
+            entries += counts(t);
+            last[t] = sqrt(counts(t)) * means(t);
+        }
         __syncwarp();
         double log_determinant = warp_factor(scratch, d, d + 1);
-        double fit = 0.0;
-        for (int t = 0; t < d; t++) fit += last[t] * last[t];
-        __syncwarp();
-        return -0.5 * (entries * log_noise + spread + log_determinant + fit);
+        for (int t = lane_of_thread(); t < d; t += WARP) fit += last[t] * last[t] / scratch[t * (t + 1) / 2 + t];
+        fit = warp_sum(fit + entries * log_noise);
+        return -0.5 * (spread + log_determinant + fit);
     }
 
     BHCLUST_DEVICE double prepare(double* focus, double* sums) const {
@@ -559,8 +552,8 @@ struct SparseSeries {
     BHCLUST_DEVICE void store(const double* focus, int position) const {
         int d = n_times;
         for (int t = threadIdx.x; t < d; t += blockDim.x) {
-            count[1][tiled(position, t, d)] = focus[t];
-            mean[1][tiled(position, t, d)] = focus[d + t];
+            count[1][(i64)position * d + t] = focus[t];
+            mean[1][(i64)position * d + t] = focus[d + t];
         }
         if (threadIdx.x == 0) deviation[1][position] = focus[2 * d];
     }
@@ -568,55 +561,44 @@ struct SparseSeries {
     BHCLUST_DEVICE void move(int region, int from, int to) const {
         int d = n_times;
         for (int t = threadIdx.x; t < d; t += blockDim.x) {
-            count[region][tiled(to, t, d)] = count[region][tiled(from, t, d)];
-            mean[region][tiled(to, t, d)] = mean[region][tiled(from, t, d)];
+            count[region][(i64)to * d + t] = count[region][(i64)from * d + t];
+            mean[region][(i64)to * d + t] = mean[region][(i64)from * d + t];
         }
         if (threadIdx.x == 0) deviation[region][to] = deviation[region][from];
     }
 
     BHCLUST_DEVICE double with(int region, const double* focus, i64 position, double* scratch) const {
-        int d = n_times;
-        const double *n_other = count[region], *m_other = mean[region];
-        double spread = focus[2 * d] + deviation[region][position];
-        for (int t = 0; t < d; t++) {
-            double n_o = n_other[tiled(position, t, d)], gap = focus[d + t] - m_other[tiled(position, t, d)];
-            double n = focus[t] + n_o;
-            spread += focus[t] * n_o / (n > 0 ? n : 1.0) * gap * gap;
+        const int d = n_times;
+        const double *n_other = count[region] + position * d, *m_other = mean[region] + position * d;
+        double spread = 0.0;
+        for (int t = lane_of_thread(); t < d; t += WARP) {
+            double gap = focus[d + t] - m_other[t], n = focus[t] + n_other[t];
+            spread += focus[t] * n_other[t] / (n > 0 ? n : 1.0) * gap * gap;
         }
-        auto counts = [=](int t) { return focus[t] + n_other[tiled(position, t, d)]; };
+        spread = warp_sum(spread) + focus[2 * d] + deviation[region][position];
+        auto counts = [=](int t) { return focus[t] + n_other[t]; };
         auto means = [=](int t) {
-            double n_o = n_other[tiled(position, t, d)], n = focus[t] + n_o, divisor = n > 0 ? n : 1.0;
-            return focus[t] / divisor * focus[d + t] + n_o / divisor * m_other[tiled(position, t, d)];
+            double n = focus[t] + n_other[t], divisor = n > 0 ? n : 1.0;
+            return focus[t] / divisor * focus[d + t] + n_other[t] / divisor * m_other[t];
         };
         return factorised(scratch, spread, counts, means);
-    }
-
-    template <int R>
-    BHCLUST_DEVICE void unions(
-        int region, const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
-    ) const {
-#pragma unroll 1
-        for (int r = 0; r < R; r++) {
-            if (r >= n) continue;
-            for (int lane = 0; lane < WARP; lane++) {
-                i64 there = from_lane((int)position, lane);
-                double found = with(region, focus + r * apart, there, scratch);
-                if (lane == lane_of_thread()) out[r] += found;
-            }
-        }
     }
 
     template <int R>
     BHCLUST_DEVICE void singles(
         const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
     ) const {
-        unions<R>(0, focus, apart, n, position, scratch, out);
+#pragma unroll 1
+        for (int r = 0; r < R; r++)
+            if (r < n) out[r] += with(0, focus + r * apart, position, scratch);
     }
 
     template <int R>
     BHCLUST_DEVICE void clusters(
         const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
     ) const {
-        unions<R>(1, focus, apart, n, position, scratch, out);
+#pragma unroll 1
+        for (int r = 0; r < R; r++)
+            if (r < n) out[r] += with(1, focus + r * apart, position, scratch);
     }
 };

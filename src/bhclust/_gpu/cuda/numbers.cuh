@@ -10,9 +10,14 @@ BHCLUST_DEVICE int lane_of_thread() { return threadIdx.x % WARP; }
 BHCLUST_DEVICE int warp_of_thread() { return threadIdx.x / WARP; }
 BHCLUST_DEVICE int warps_of_block() { return blockDim.x / WARP; }
 
-// Statistics stand in tiles of one warp's positions: the lanes of a warp read neighbours.
+// Leaves stand in tiles of one warp's positions: each lane has a leaf, and a warp reads neighbours.
 BHCLUST_DEVICE i64 tiled(i64 position, i64 number, i64 n_numbers) {
     return (position / WARP * n_numbers + number) * WARP + position % WARP;
+}
+
+// Merged clusters stand row by row: a warp has one cluster, and its lanes share the numbers.
+BHCLUST_DEVICE i64 index_of(int region, i64 position, i64 number, i64 n_numbers) {
+    return region == 0 ? tiled(position, number, n_numbers) : position * n_numbers + number;
 }
 
 // lgamma of a number of at least 16; the first term left out is below 1e-17.
@@ -39,9 +44,14 @@ BHCLUST_DEVICE double log_gamma_at(const double* table, i64 row, double start, d
     return stirling(start + count);
 }
 
+BHCLUST_DEVICE double warp_sum(double value) {
+    for (int mask = WARP / 2; mask > 0; mask /= 2) value += across_lanes(value, mask);
+    return value;
+}
+
 // Sum over the threads of a block, the same to the last bit in every block and every thread.
 BHCLUST_DEVICE double block_sum(double value, double* by_warp) {
-    for (int mask = WARP / 2; mask > 0; mask /= 2) value += across_lanes(value, mask);
+    value = warp_sum(value);
     if (lane_of_thread() == 0) by_warp[warp_of_thread()] = value;
     __syncthreads();
     double total = 0.0;
@@ -50,31 +60,36 @@ BHCLUST_DEVICE double block_sum(double value, double* by_warp) {
     return total;
 }
 
+// Two numbers that are read at once.
+struct alignas(16) Pair {
+    double x, y;
+};
+
 // Where a live cluster's statistics are: region 0 holds leaves that are still alone, 1 the rest.
 struct Place {
     int region;  // -1: nowhere
     int position;
 };
 
-// Cholesky factorisation by one warp of a packed lower triangle with some more rows below it.
-// Returns the log determinant; what is left of further rows is L^{-1} times them.
+// Factorise a packed lower triangle with some more rows below it, by one warp: A = L D L'. The
+// columns become those of L D, what is left of further rows is L^{-1} times them. Returns the log
+// determinant of matrices whose pivots are at least 1.
 BHCLUST_CALLED double warp_factor(double* packed, int n_columns, int n_rows) {
-    double log_determinant = 0.0;
+    double log_determinant = 0.0, product = 1.0;
     for (int k = 0; k < n_columns; k++) {
-        double pivot = packed[k * (k + 1) / 2 + k];
-        double root = sqrt(pivot);
-        log_determinant += log(pivot);
-        __syncwarp();
-        for (int r = k + 1 + lane_of_thread(); r < n_rows; r += WARP) packed[r * (r + 1) / 2 + k] /= root;
-        if (lane_of_thread() == 0) packed[k * (k + 1) / 2 + k] = root;
-        __syncwarp();
+        double pivot = packed[k * (k + 1) / 2 + k], inverse = 1.0 / pivot;
+        product *= pivot;
+        if (product > 1e100) {
+            log_determinant += log(product);
+            product = 1.0;
+        }
         for (int r = k + 1 + lane_of_thread(); r < n_rows; r += WARP) {
             double* row = packed + r * (r + 1) / 2;
-            double factor = row[k];
+            double factor = row[k] * inverse;
             int last = r < n_columns ? r : n_columns - 1;
             for (int c = k + 1; c <= last; c++) row[c] -= factor * packed[c * (c + 1) / 2 + k];
         }
         __syncwarp();
     }
-    return log_determinant;
+    return log_determinant + log(product);
 }

@@ -27,13 +27,14 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row,
             best[r] = no_entry();
             largest[r] = -INFINITE;
         }
-        for (i64 tile = (row + 1) / WARP + warp_of_thread(); tile * WARP < n; tile += warps_of_block()) {
-            int p = (int)(tile * WARP) + lane_of_thread();
+        constexpr int WIDTH = M::ONE_BY_ONE ? 1 : WARP;
+        for (i64 start = ((row + 1) / WIDTH + warp_of_thread()) * WIDTH; start < n; start += warps_of_block() * WIDTH) {
+            int p = (int)start + (M::ONE_BY_ONE ? 0 : lane_of_thread());
             bool live = p < n;
             double log_f[R];
             for (int r = 0; r < R; r++) log_f[r] = 0.0;
-            model.template singles<R>(memory.focus, s.focus_apart, n_rows, live ? p : tile * WARP, memory.scratch, log_f);
-            if (!live) continue;
+            model.template singles<R>(memory.focus, s.focus_apart, n_rows, live ? p : start, memory.scratch, log_f);
+            if (!live || (M::ONE_BY_ONE && lane_of_thread() > 0)) continue;
             double own = ROSE ? g.evidence[p] : g.mass[p];
 #pragma unroll
             for (int r = 0; r < R; r++) {
@@ -98,13 +99,14 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) joint_densities(
                 if (threadIdx.x == 0) board.row_nodes[r].mass = log_weight[cluster + r] - log_f;
             }
             __syncthreads();
-            for (i64 start = first_item; start < stop_item; start += blockDim.x) {
-                i64 item = start + threadIdx.x;
+            constexpr int WIDTH = M::ONE_BY_ONE ? 1 : WARP;
+            for (i64 start = first_item + warp_of_thread() * WIDTH; start < stop_item; start += warps_of_block() * WIDTH) {
+                i64 item = start + (M::ONE_BY_ONE ? 0 : lane_of_thread());
                 bool live = item < stop_item;
                 double log_f[R];
                 for (int r = 0; r < R; r++) log_f[r] = 0.0;
                 model.template singles<R>(
-                    memory.focus, s.focus_apart, n, live ? item : stop_item - 1, memory.scratch, log_f
+                    memory.focus, s.focus_apart, n, live ? item : start, memory.scratch, log_f
                 );
 #pragma unroll
                 for (int r = 0; r < R; r++)

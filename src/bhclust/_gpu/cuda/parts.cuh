@@ -7,15 +7,16 @@
 //   move(region, from, to)
 //   singles<R>(focus, stride, n, position, scratch, out)
 //                                    add log f of up to R foci with the leaf at each lane's position
-//   clusters<R>(...)                 the same with the cluster there
+//   clusters<R>(...)                 the same with one cluster, by all lanes of a warp together
 //
 // All but the last two are called by all threads of a block, with a barrier after each; the last
-// two by all lanes of a warp. A focus is `focus_size` doubles, the R foci are `stride` apart.
+// two by all lanes of a warp. Where ONE_BY_ONE, a warp takes single leaves together as well. A focus is `focus_size` doubles, the R foci are `stride` apart.
 // All fields have eight bytes, so that the host can write them as a row of numbers.
 
 // --- columns with a few values: Bernoulli, Categorical -------------------------------------------
 
 struct Categorical {
+    static constexpr bool ONE_BY_ONE = false;
     i64 focus_size, n_values, n_columns, n_levels, n_groups, width, n_digits, code_bits, complete;
     const unsigned* codes;   // leaves: one code a group, packed into words
     int* counts;             // clusters
@@ -43,7 +44,7 @@ struct Categorical {
 
     BHCLUST_DEVICE double count(Place at, int s) const {
         if (at.region < 0) return 0.0;
-        if (at.region == 1) return counts[tiled(at.position, s, n_values)];
+        if (at.region == 1) return counts[at.position * n_values + s];
         int j = column_of[s];
         int level = code(at.position, group[j]) / stride[j] % n_levels_of[j];
         return level == s - start[j] ? 1.0 : 0.0;
@@ -83,7 +84,7 @@ struct Categorical {
 
     BHCLUST_DEVICE void store(const double* focus, int position) const {
         for (int s = threadIdx.x; s < n_values; s += blockDim.x)
-            counts[tiled(position, s, n_values)] = (int)focus[s];
+            counts[position * n_values + s] = (int)focus[s];
     }
 
     BHCLUST_DEVICE void move(int region, int from, int to) const {
@@ -94,7 +95,7 @@ struct Categorical {
                 words[tiled(to, w, n_words)] = words[tiled(from, w, n_words)];
         } else {
             for (int s = threadIdx.x; s < n_values; s += blockDim.x)
-                counts[tiled(to, s, n_values)] = counts[tiled(from, s, n_values)];
+                counts[to * n_values + s] = counts[from * n_values + s];
         }
     }
 
@@ -121,22 +122,21 @@ struct Categorical {
     }
 
     BHCLUST_DEVICE double with_cluster(const double* focus, i64 position) const {
-        double value = constant, items = 0.0;
-        for (int s = 0; s < n_values; s++) {
-            double count = focus[s] + counts[tiled(position, s, n_values)];
-            value += log_gamma_at(table, s, alpha[s], count);
-            if (!complete) {
-                items += count;
-                int j = column_of[s];
-                if (s + 1 == start[j + 1]) {
-                    value -= log_gamma_at(total_table, j, total[j], items);
-                    items = 0.0;
-                }
-            } else if (s < start[1]) {
-                items += count;
+        const int* own = counts + position * n_values;
+        double value = 0.0;
+        for (int s = lane_of_thread(); s < n_values; s += WARP)
+            value += log_gamma_at(table, s, alpha[s], focus[s] + own[s]);
+        if (!complete) {
+            for (int j = lane_of_thread(); j < n_columns; j += WARP) {
+                double items = focus[observed_at() + j];
+                for (int s = start[j]; s < start[j + 1]; s++) items += own[s];
+                value -= log_gamma_at(total_table, j, total[j], items);
             }
+            return constant + warp_sum(value);
         }
-        return complete ? value - size_terms[(i64)items] : value;
+        double items = focus[observed_at()];
+        for (int s = 0; s < start[1]; s++) items += own[s];
+        return constant + warp_sum(value) - size_terms[(i64)items];
     }
 
     template <int R>
@@ -151,6 +151,7 @@ struct Categorical {
 // --- rows of counts: Multinomial -----------------------------------------------------------------
 
 struct Multinomial {
+    static constexpr bool ONE_BY_ONE = false;
     i64 focus_size, n_columns;
     double* counts[2];       // tiled; leaves, clusters
     double* totals[2];       // row totals
@@ -165,7 +166,7 @@ struct Multinomial {
             for (int side = 0; side < 2; side++) {
                 Place at = side == 0 ? a : b;
                 if (at.region < 0) continue;
-                if (j < n_columns) value += counts[at.region][tiled(at.position, j, n_columns)];
+                if (j < n_columns) value += counts[at.region][index_of(at.region, at.position, j, n_columns)];
                 if (j == n_columns) value += totals[at.region][at.position];
                 if (j == n_columns + 1) value += coefficients[at.region][at.position];
             }
@@ -183,7 +184,7 @@ struct Multinomial {
 
     BHCLUST_DEVICE void store(const double* focus, int position) const {
         for (int j = threadIdx.x; j < n_columns; j += blockDim.x)
-            counts[1][tiled(position, j, n_columns)] = focus[j];
+            counts[1][position * n_columns + j] = focus[j];
         if (threadIdx.x == 0) {
             totals[1][position] = focus[n_columns];
             coefficients[1][position] = focus[n_columns + 1];
@@ -193,29 +194,30 @@ struct Multinomial {
     BHCLUST_DEVICE void move(int region, int from, int to) const {
         double* c = counts[region];
         for (int j = threadIdx.x; j < n_columns; j += blockDim.x)
-            c[tiled(to, j, n_columns)] = c[tiled(from, j, n_columns)];
+            c[index_of(region, to, j, n_columns)] = c[index_of(region, from, j, n_columns)];
         if (threadIdx.x == 0) {
             totals[region][to] = totals[region][from];
             coefficients[region][to] = coefficients[region][from];
         }
     }
 
-    template <int R>
-    BHCLUST_DEVICE void unions(
-        int region, const double* focus, i64 apart, int n, i64 position, double (&out)[R]
-    ) const {
+    template <int R, int REGION>
+    BHCLUST_DEVICE void unions(const double* focus, i64 apart, int n, i64 position, double (&out)[R]) const {
+        // One thread has a leaf; the lanes of a warp share the columns of a cluster.
+        const int first = REGION == 0 ? 0 : lane_of_thread(), step = REGION == 0 ? 1 : WARP;
         double sum[R];
         for (int r = 0; r < R; r++) sum[r] = 0.0;
-        for (int j = 0; j < n_columns; j++) {
-            double own = counts[region][tiled(position, j, n_columns)], start = alpha[j];
+        for (int j = first; j < n_columns; j += step) {
+            double own = counts[REGION][index_of(REGION, position, j, n_columns)], start = alpha[j];
 #pragma unroll
             for (int r = 0; r < R; r++)
                 if (r < n) sum[r] += log_gamma_at(table, j, start, focus[r * apart + j] + own);
         }
-        double total = totals[region][position], coefficient = coefficients[region][position];
+        double total = totals[REGION][position], coefficient = coefficients[REGION][position];
         for (int r = 0; r < R; r++) {
             if (r >= n) continue;
             const double* f = focus + r * apart + n_columns;
+            if (REGION == 1) sum[r] = warp_sum(sum[r]);
             out[r] += constant + sum[r] - log_gamma(total_alpha + f[0] + total) + (f[1] + coefficient);
         }
     }
@@ -224,14 +226,14 @@ struct Multinomial {
     BHCLUST_DEVICE void singles(
         const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
     ) const {
-        unions<R>(0, focus, apart, n, position, out);
+        unions<R, 0>(focus, apart, n, position, out);
     }
 
     template <int R>
     BHCLUST_DEVICE void clusters(
         const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
     ) const {
-        unions<R>(1, focus, apart, n, position, out);
+        unions<R, 1>(focus, apart, n, position, out);
     }
 };
 
@@ -239,6 +241,7 @@ struct Multinomial {
 
 template <bool COMPLETE>
 struct Poisson {
+    static constexpr bool ONE_BY_ONE = false;
     i64 focus_size, n_columns;
     double* sums_of[2];       // tiled totals of each column
     double* items[2];         // number of entries: of each column (tiled), of all if complete
@@ -250,7 +253,7 @@ struct Poisson {
     // log factorials; number of rows
     BHCLUST_DEVICE double entries(int region, i64 position, int j) const {
         if (COMPLETE) return region == 0 ? 1.0 : items[1][position];
-        return items[region][tiled(position, j, n_columns)];
+        return items[region][index_of(region, position, j, n_columns)];
     }
 
     BHCLUST_DEVICE void gather(double* focus, Place a, Place b, double* sums) const {
@@ -260,7 +263,7 @@ struct Poisson {
             for (int side = 0; side < 2; side++) {
                 Place at = side == 0 ? a : b;
                 if (at.region < 0) continue;
-                if (j < d) total += sums_of[at.region][tiled(at.position, j, d)];
+                if (j < d) total += sums_of[at.region][index_of(at.region, at.position, j, d)];
                 if (j == d) total += log_factorials[at.region][at.position];
                 n_items += entries(at.region, at.position, j < d ? j : 0);
             }
@@ -286,8 +289,8 @@ struct Poisson {
     BHCLUST_DEVICE void store(const double* focus, int position) const {
         int d = n_columns;
         for (int j = threadIdx.x; j < d; j += blockDim.x) {
-            sums_of[1][tiled(position, j, d)] = focus[j];
-            if (!COMPLETE) items[1][tiled(position, j, d)] = focus[d + j];
+            sums_of[1][(i64)position * d + j] = focus[j];
+            if (!COMPLETE) items[1][(i64)position * d + j] = focus[d + j];
         }
         if (threadIdx.x == 0) {
             if (COMPLETE) items[1][position] = focus[d];
@@ -298,8 +301,9 @@ struct Poisson {
     BHCLUST_DEVICE void move(int region, int from, int to) const {
         int d = n_columns;
         for (int j = threadIdx.x; j < d; j += blockDim.x) {
-            sums_of[region][tiled(to, j, d)] = sums_of[region][tiled(from, j, d)];
-            if (!COMPLETE) items[region][tiled(to, j, d)] = items[region][tiled(from, j, d)];
+            i64 source = index_of(region, from, j, d), target = index_of(region, to, j, d);
+            sums_of[region][target] = sums_of[region][source];
+            if (!COMPLETE) items[region][target] = items[region][source];
         }
         if (threadIdx.x == 0) {
             if (COMPLETE && region == 1) items[1][to] = items[1][from];
@@ -309,11 +313,11 @@ struct Poisson {
 
     template <int R, int REGION>
     BHCLUST_DEVICE void unions(const double* focus, i64 apart, int n, i64 position, double (&out)[R]) const {
-        int d = n_columns;
-        for (int r = 0; r < R; r++)
-            if (r < n) out[r] += constant - (focus[r * apart + 4 * d] + log_factorials[REGION][position]);
-        for (int j = 0; j < d; j++) {
-            double own = sums_of[REGION][tiled(position, j, d)];
+        const int d = n_columns, first = REGION == 0 ? 0 : lane_of_thread(), step = REGION == 0 ? 1 : WARP;
+        double sum[R];
+        for (int r = 0; r < R; r++) sum[r] = 0.0;
+        for (int j = first; j < d; j += step) {
+            double own = sums_of[REGION][index_of(REGION, position, j, d)];
             double n_own = entries(REGION, position, j), start = shape[j];
 #pragma unroll
             for (int r = 0; r < R; r++) {
@@ -322,8 +326,13 @@ struct Poisson {
                 double total = f[0] + own;
                 // A leaf adds one entry or none, and both logs are known.
                 double spread = REGION == 0 ? (n_own > 0 ? f[3 * d] : f[2 * d]) : log(rate[j] + (f[d] + n_own));
-                out[r] += log_gamma_at(table, j, start, total) - (start + total) * spread;
+                sum[r] += log_gamma_at(table, j, start, total) - (start + total) * spread;
             }
+        }
+        for (int r = 0; r < R; r++) {
+            if (r >= n) continue;
+            if (REGION == 1) sum[r] = warp_sum(sum[r]);
+            out[r] += constant + sum[r] - (focus[r * apart + 4 * d] + log_factorials[REGION][position]);
         }
     }
 
@@ -346,7 +355,7 @@ struct Poisson {
 
 template <class... Parts>
 struct Model {
-    static BHCLUST_DEVICE i64 focus_size() { return 0; }
+    static constexpr bool ONE_BY_ONE = false;
     BHCLUST_DEVICE void gather(double*, Place, Place, double*) const {}
     BHCLUST_DEVICE double prepare(double*, double*) const { return 0.0; }
     BHCLUST_DEVICE void store(const double*, int) const {}
@@ -360,6 +369,7 @@ struct Model {
 // The log f of several parts add up; the focus of one stands behind that of the other.
 template <class First, class... Rest>
 struct Model<First, Rest...> {
+    static constexpr bool ONE_BY_ONE = First::ONE_BY_ONE || Model<Rest...>::ONE_BY_ONE;
     First first;
     Model<Rest...> rest;
 

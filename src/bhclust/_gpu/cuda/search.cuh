@@ -106,16 +106,28 @@ BHCLUST_DEVICE Entry block_best(Entry mine, Entry* by_warp) {
 
 BHCLUST_DEVICE Place place_of(const Search& s, int id) { return Place{id >= s.n_leaves ? 1 : 0, s.position_of[id]}; }
 
-// Tiles of positions are dealt to blocks first, so that few of them keep all blocks busy.
-BHCLUST_DEVICE int owner_of(int position) { return position / WARP % gridDim.x; }
+// A walk over a block's share of a region. Leaves go to the lanes of a warp, clusters to a warp as a
+// whole. They are dealt to blocks first, so that few of them keep all blocks busy; clusters start
+// with the last warp, because the first ones have the leaves.
+template <bool BY_WARP>
+struct Walk {
+    static BHCLUST_DEVICE int owner(int position) { return (BY_WARP ? position : position / WARP) % gridDim.x; }
+    static BHCLUST_DEVICE i64 step() { return (i64)warps_of_block() * gridDim.x * (BY_WARP ? 1 : WARP); }
+    static BHCLUST_DEVICE i64 first(int region) {
+        int warp = region == 0 ? warp_of_thread() : warps_of_block() - 1 - warp_of_thread();
+        return ((i64)warp * gridDim.x + blockIdx.x) * (BY_WARP ? 1 : WARP);
+    }
+    // position of this lane in the group that starts at a position
+    static BHCLUST_DEVICE int own(i64 start) { return (int)start + (BY_WARP ? 0 : lane_of_thread()); }
+    // whether this lane does the bookkeeping of its position
+    static BHCLUST_DEVICE bool leads() { return !BY_WARP || lane_of_thread() == 0; }
+};
 
-BHCLUST_DEVICE i64 first_tile(int region) {
-    // Clusters start with the last warp: the first ones have the leaves.
-    int warp = region == 0 ? warp_of_thread() : warps_of_block() - 1 - warp_of_thread();
-    return (i64)warp * gridDim.x + blockIdx.x;
+template <class M>
+BHCLUST_DEVICE bool owns(Place at) {
+    int owner = at.region == 1 || M::ONE_BY_ONE ? Walk<true>::owner(at.position) : Walk<false>::owner(at.position);
+    return owner == (int)blockIdx.x;
 }
-
-BHCLUST_DEVICE i64 tile_step() { return (i64)warps_of_block() * gridDim.x; }
 
 template <bool ROSE>
 BHCLUST_DEVICE Node node_at(const Search& s, Place at) {
@@ -231,7 +243,7 @@ BHCLUST_DEVICE void plan_places(Board& board, bool merges) {
 }
 
 // Reduce what the last step found and decide on the next one: a merge (no rows) or rows to rescan.
-template <bool ROSE>
+template <bool ROSE, class M>
 BHCLUST_DEVICE void decide(const Search& s, Board& board, int buffer) {
     int lane = lane_of_thread(), n_blocks = gridDim.x;
     for (int r = warp_of_thread(); r < board.n_rows; r += warps_of_block()) {
@@ -252,7 +264,7 @@ BHCLUST_DEVICE void decide(const Search& s, Board& board, int buffer) {
     if (threadIdx.x == 0) {
         for (int r = 0; r < board.n_rows; r++) {
             Place at = board.row_places[r];
-            if (owner_of(at.position) != (int)blockIdx.x) continue;
+            if (!owns<M>(at)) continue;
             const Region& g = s.regions[at.region];
             Entry row = board.rows[r];
             g.score[at.position] = row.score;
@@ -316,30 +328,34 @@ template <bool ROSE, class M, int REGION>
 BHCLUST_DEVICE void offer(
     const Search& s, const M& model, const Board& board, const double* focus, double* scratch, int k, Entry& best
 ) {
+    typedef Walk<REGION == 1 || M::ONE_BY_ONE> Steps;
     const Region& g = s.regions[REGION];
     const int i = board.chosen.id, j = board.chosen.partner;
     const Node merged = board.merged;
     const bool merged_filter = ROSE && filter_holds(merged.log_1m_r, merged.log_1m_pi, s.mixing);
     const double single_prior = odds_prior(s.mixing, merged.weight + 1.0);
-    for (i64 tile = first_tile(REGION); tile * WARP < board.scanned[REGION]; tile += tile_step()) {
-        int p = (int)(tile * WARP) + lane_of_thread();
-        bool live = p < board.scanned[REGION] && !is_skipped(board, REGION, p);
-        int q = live ? p : (int)(tile * WARP);
+    const i64 n = board.scanned[REGION];
+    for (i64 start = Steps::first(REGION); start < n; start += Steps::step()) {
+        const int p = Steps::own(start);
+        const bool live = p < n && !is_skipped(board, REGION, p);
+        const int q = live ? p : (int)start;
+        // Read before the model does, so that everything is on its way at once.
+        Entry entry;
+        entry.score = g.score[q];
+        entry.tiebreak = ROSE ? g.tiebreak[q] : 0.0;
+        entry.needed = ROSE ? g.needed[q] : 0.0;
+        entry.partner = g.partner[q];
+        const double own = ROSE ? g.evidence[q] : g.mass[q];
         double log_f[1] = {0.0};
         if (REGION == 0)
             model.template singles<1>(focus, 0, 1, q, scratch, log_f);
         else
             model.template clusters<1>(focus, 0, 1, q, scratch, log_f);
-        if (!live) continue;
-        Entry entry;
-        entry.score = g.score[p];
-        entry.tiebreak = ROSE ? g.tiebreak[p] : 0.0;
-        entry.needed = 0.0;
-        entry.partner = g.partner[p];
+        if (!live || !Steps::leads()) continue;
         bool won = false;
         if (ROSE) {
-            double gain = log_f[0] - (merged.evidence + g.evidence[p]);
-            bool hopeless = gain < g.needed[p] && merged_filter;
+            double gain = log_f[0] - (merged.evidence + own);
+            bool hopeless = gain < entry.needed && merged_filter;
             if (hopeless && REGION == 1) hopeless = filter_holds(g.log_1m_r[p], g.log_1m_pi[p], s.mixing);
             if (!hopeless) {
                 Node other = node_at<ROSE>(s, Place{REGION, p});
@@ -353,7 +369,7 @@ BHCLUST_DEVICE void offer(
             }
         } else {
             double prior = REGION == 0 ? single_prior : odds_prior(s.mixing, merged.weight + g.weight[p]);
-            double raw = prior + log_f[0] - (merged.mass + g.mass[p]);
+            double raw = prior + log_f[0] - (merged.mass + own);
             // Most are far from the best so far and need no rounding. Only a strictly better offer
             // wins: on a tie every older partner has a lower id.
             if (raw > entry.score - 1.0 / ODDS_STEPS) {
@@ -378,19 +394,21 @@ template <bool ROSE, class M, int REGION, int R>
 BHCLUST_DEVICE void look(
     const Search& s, const M& model, const Board& board, const double* focus, double* scratch, Entry (&best)[ROWS]
 ) {
+    typedef Walk<REGION == 1 || M::ONE_BY_ONE> Steps;
     const Region& g = s.regions[REGION];
-    for (i64 tile = first_tile(REGION); tile * WARP < board.scanned[REGION]; tile += tile_step()) {
-        int p = (int)(tile * WARP) + lane_of_thread();
-        bool live = p < board.scanned[REGION] && !is_skipped(board, REGION, p);
-        int q = live ? p : (int)(tile * WARP);
+    const i64 n = board.scanned[REGION];
+    for (i64 start = Steps::first(REGION); start < n; start += Steps::step()) {
+        const int p = Steps::own(start);
+        const bool live = p < n && !is_skipped(board, REGION, p);
+        const int q = live ? p : (int)start;
+        const int id = g.id[q];
         double log_f[R];
         for (int r = 0; r < R; r++) log_f[r] = 0.0;
         if (REGION == 0)
             model.template singles<R>(focus, s.focus_apart, board.n_rows, q, scratch, log_f);
         else
             model.template clusters<R>(focus, s.focus_apart, board.n_rows, q, scratch, log_f);
-        if (!live) continue;
-        int id = g.id[p];
+        if (!live || !Steps::leads()) continue;
         Node other = node_at<ROSE>(s, Place{REGION, p});
 #pragma unroll
         for (int r = 0; r < R; r++) {
@@ -412,21 +430,26 @@ BHCLUST_DEVICE void look(
     }
 }
 
-// The best of this block's clusters, but for the rows that look again.
-template <bool ROSE>
-BHCLUST_DEVICE Entry survey(const Search& s, Board& board, bool all) {
-    Entry best = no_entry();
-    for (int region = 0; region < 2; region++) {
-        const Region& g = s.regions[region];
-        for (i64 tile = first_tile(region); tile * WARP < board.scanned[region]; tile += tile_step()) {
-            int p = (int)(tile * WARP) + lane_of_thread();
-            if (p >= board.scanned[region] || is_skipped(board, region, p)) continue;
-            Entry entry{g.score[p], ROSE ? g.tiebreak[p] : 0.0, 0.0, g.id[p], g.partner[p]};
-            bool excluded = false;
-            for (int r = 0; r < board.n_rows && !all; r++) excluded = excluded || entry.id == board.rows[r].id;
-            if (!excluded && entry.score > -INFINITE && better<ROSE>(entry, best)) best = entry;
-        }
+// The best of this block's clusters in a region, but for the rows that look again.
+template <bool ROSE, bool BY_WARP>
+BHCLUST_DEVICE void survey_region(const Search& s, const Board& board, int region, Entry& best) {
+    typedef Walk<BY_WARP> Steps;
+    const Region& g = s.regions[region];
+    for (i64 start = Steps::first(region); start < board.scanned[region]; start += Steps::step()) {
+        const int p = Steps::own(start);
+        if (p >= board.scanned[region] || is_skipped(board, region, p) || !Steps::leads()) continue;
+        Entry entry{g.score[p], ROSE ? g.tiebreak[p] : 0.0, 0.0, g.id[p], g.partner[p]};
+        bool excluded = false;
+        for (int r = 0; r < board.n_rows; r++) excluded = excluded || entry.id == board.rows[r].id;
+        if (!excluded && entry.score > -INFINITE && better<ROSE>(entry, best)) best = entry;
     }
+}
+
+template <bool ROSE, class M>
+BHCLUST_DEVICE Entry survey(const Search& s, Board& board) {
+    Entry best = no_entry();
+    survey_region<ROSE, M::ONE_BY_ONE>(s, board, 0, best);
+    survey_region<ROSE, true>(s, board, 1, best);
     return block_best<ROSE>(best, board.entries);
 }
 
@@ -472,8 +495,8 @@ BHCLUST_DEVICE void merge_step(
     if (threadIdx.x == 0) board.outdated = 0;
     for (int m = 0; m < board.n_moves; m++) {
         Move move = board.moves[m];
-        bool is_giver = owner_of(move.from) == (int)blockIdx.x;
-        if (threadIdx.x == 0 && (is_giver || owner_of(move.to) == (int)blockIdx.x)) board.outdated = 1;
+        bool is_giver = owns<M>(Place{move.region, move.from});
+        if (threadIdx.x == 0 && (is_giver || owns<M>(Place{move.region, move.to}))) board.outdated = 1;
         if (!is_giver) continue;
         model.move(move.region, move.from, move.to);
         if (threadIdx.x == 0) move_node<ROSE>(s, move.region, move.from, move.to);
@@ -484,13 +507,13 @@ template <bool ROSE, class M>
 BHCLUST_DEVICE void rescan_step(
     const Search& s, const M& model, Board& board, double* focus, double* scratch, int next_buffer
 ) {
-    bool owns = board.outdated;
+    bool must_survey = board.outdated;
     for (int r = 0; r < board.n_rows; r++) {
         model.gather(focus + r * s.focus_apart, board.row_places[r], Place{-1, 0}, board.sums);
         __syncthreads();
         model.prepare(focus + r * s.focus_apart, board.sums);
         if (threadIdx.x == 0) board.row_nodes[r] = node_at<ROSE>(s, board.row_places[r]);
-        owns = owns || owner_of(board.row_places[r].position) == (int)blockIdx.x;
+        must_survey = must_survey || owns<M>(board.row_places[r]);
     }
     __syncthreads();
     Entry best[ROWS];
@@ -509,7 +532,7 @@ BHCLUST_DEVICE void rescan_step(
         if (threadIdx.x == 0) s.row_best[((i64)next_buffer * ROWS + r) * gridDim.x + blockIdx.x] = found;
     }
     Entry mine = board.mine;
-    if (owns) mine = survey<ROSE>(s, board, false);
+    if (must_survey) mine = survey<ROSE, M>(s, board);
     if (threadIdx.x == 0) {
         board.mine = mine;
         board.outdated = 0;
@@ -550,14 +573,14 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) search() {
         plan_places(board, false);
     }
     __syncthreads();
-    Entry mine = survey<ROSE>(s, board, true);
+    Entry mine = survey<ROSE, M>(s, board);
     if (threadIdx.x == 0) {
         board.mine = mine;
         s.block_best[blockIdx.x] = mine;
     }
     for (i64 step = 0; step < s.n_steps && board.control.n_merges < s.n_leaves - 1; step++) {
         grid_barrier();
-        decide<ROSE>(s, board, (int)(step % 2));
+        decide<ROSE, M>(s, board, (int)(step % 2));
         if (board.done) break;
         int next_buffer = (int)((step + 1) % 2);
         if (board.n_rows == 0)
