@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bhclust._gpu.device import Device, cuda_device, has_cuda
+from bhclust._gpu.device import Device, DeviceName, cuda_device, has_cuda
 from bhclust._gpu.encode import has_kernels
 from bhclust._gpu.search import DeviceSearch
 from bhclust._kernels.compile import announced_compilation
@@ -40,7 +40,6 @@ from bhclust.tree import Tree
 
 Progress = Callable[[int, int], None]
 EngineName = Literal["auto", "numpy", "compiled"]
-DeviceName = Literal["cpu", "cuda", "auto"]
 
 # From so many rows on, device="auto" takes a graphics processor: below, starting it costs more.
 _DEVICE_ROWS = 5000

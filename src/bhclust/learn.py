@@ -7,6 +7,7 @@ Dirichlet process, ``log p(D | T)`` for the other mixing priors.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.optimize import minimize
 
 from bhclust._coordinates import Coordinates, Prior
 from bhclust._fixed_tree import FixedTree, evaluate, gradient
+from bhclust._gpu.device import DeviceName
 from bhclust._polish import polish
 from bhclust._validation import FloatArray, check_choice
 from bhclust.agglomerate import EngineName, SearchInfo
@@ -260,6 +262,7 @@ class Plan(NamedTuple):
     learn_rows: int = 2000
     engine: EngineName = "auto"
     n_jobs: int | None = None
+    device: DeviceName = "cpu"
 
 
 def fit_tree(
@@ -285,7 +288,15 @@ def fit_tree(
     coordinates = make_coordinates(prior, plan.learn, float(leaves.weight.sum()))
     names = coordinates.names
     n = len(leaves.stats)
-    builder = Builder(leaves, plan.strategy, rose=rose, engine=plan.engine, n_jobs=plan.n_jobs)
+    build = partial(
+        Builder,
+        strategy=plan.strategy,
+        rose=rose,
+        engine=plan.engine,
+        n_jobs=plan.n_jobs,
+        device=plan.device,
+    )
+    builder = build(leaves)
     if not names:
         tree = builder(prior)
         path = np.array([builder.candidates[builder.origin]])
@@ -295,9 +306,7 @@ def fit_tree(
     if sampled:
         say(f"learning on a sample of {plan.learn_rows} of {n} rows")
         rows = np.sort(rng.choice(n, plan.learn_rows, replace=False))
-        sample = Builder(
-            leaves.take(rows), plan.strategy, rose=rose, engine=plan.engine, n_jobs=plan.n_jobs
-        )
+        sample = build(leaves.take(rows))
     learned = alternate(
         sample if sampled else builder,
         coordinates,

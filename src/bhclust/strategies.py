@@ -17,6 +17,7 @@ from bhclust._coordinates import Prior
 from bhclust._fixed_tree import FixedTree, evaluate
 from bhclust._linkage import LinkageMethod, linkage_parent
 from bhclust._validation import BhclustError, FloatArray, IntArray
+from bhclust._gpu.device import DeviceName
 from bhclust.agglomerate import (
     EngineName,
     Merge,
@@ -81,8 +82,8 @@ class Builder:
         One of `STRATEGIES`.
     rose : bool
         Whether nodes may have any number of children.
-    engine, n_jobs
-        As in `agglomerate`.
+    engine, n_jobs, device
+        As in `agglomerate`; other strategies than greedy run on the processor.
 
     Attributes
     ----------
@@ -102,8 +103,10 @@ class Builder:
         rose: bool,
         engine: EngineName = "auto",
         n_jobs: int | None = None,
+        device: DeviceName = "cpu",
     ) -> None:
         self.leaves, self.rose, self.engine, self.n_jobs = leaves, rose, engine, n_jobs
+        self.device = device
         self.tried = STRATEGIES[strategy]
         self.origin = ""
         self.search = SearchInfo("none", 0, 0)
@@ -143,6 +146,7 @@ class Builder:
                 weight=weight,
                 engine=self.engine,
                 n_jobs=self.n_jobs,
+                device=self.device,
                 leaf_names=names,
             )
             return _judged(tree, origin, prior)

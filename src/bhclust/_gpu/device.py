@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib import resources
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from bhclust._validation import BhclustError, optional_import
 
 Words = npt.NDArray[np.int64]
+DeviceName = Literal["cpu", "cuda", "auto"]
 
 # In this order: each file uses those before it.
 _SOURCES = ("numbers.cuh", "scores.cuh", "parts.cuh", "gaussian.cuh", "search.cuh", "pairs.cuh")

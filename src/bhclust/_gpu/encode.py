@@ -104,6 +104,13 @@ class Rows:
         """Return some numbers of the leaves, tiled, and of the clusters, row by row."""
         return self.tiled(take, width), self.rowwise(take, width)
 
+    def is_complete(self, n_columns: int) -> bool:
+        """Whether no entry is missing, where the counts of the columns come first."""
+        whole = bool((self.leaves[:, :n_columns] == 1).all())
+        if not whole or self.clusters is None:
+            return whole
+        return bool((self.clusters[:, :n_columns] == self.clusters[:, :1]).all())
+
     def single(self, take: Callable[[FloatArray], npt.NDArray[Any]], of: str) -> Any:
         """Return one number of each row, with room for all rows."""
         rows, n = self._rows(of)
@@ -206,6 +213,8 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
     columns = np.repeat(np.arange(len(sizes)), sizes)
     level_of = level_start[columns] + np.arange(len(alpha)) - start[columns]
     digits = _digits(packing, n_levels, level_start)
+    of_column = np.stack([packing.group, packing.stride, n_levels], axis=1)[columns]
+    digit_of = np.column_stack([of_column, np.arange(len(alpha)) - start[columns]])
     total = np.add.reduceat(alpha, start[:-1])
     table, total_table = log_gamma_table(alpha), log_gamma_table(total)
     n_values, d = len(alpha), len(sizes)
@@ -224,7 +233,7 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
         rows.rowwise(lambda stats: stats[:, order], n_values, dtype=np.int32),
         *(
             np.asarray(a, dtype=np.int32)
-            for a in (columns, start, level_of, packing.group, packing.stride, n_levels, digits)
+            for a in (columns, start, level_of, digit_of, digits)
         ),
         alpha,
         total,
@@ -310,7 +319,7 @@ def _multinomial(model: Multinomial, rows: Rows) -> EncodedPart:
 def _poisson(model: Poisson, rows: Rows) -> EncodedPart:
     shape, rate = (np.array(model.hyperparameter(name)) for name in ("shape", "rate"))
     d = len(shape)
-    complete = bool((rows.leaves[:, :d] == 1).all())
+    complete = rows.is_complete(d)
     fields: list[Any] = [d]
     fields += rows.both(lambda s: s[:, d : 2 * d], d)
     if complete:
@@ -334,7 +343,7 @@ def _diagonal(model: DiagonalGaussian, rows: Rows) -> EncodedPart:
         np.array(model.hyperparameter(name))[order] for name in ("mean", "strength", "shape", "rate")
     )
     prior_mean = mean - np.asarray(model.origin)[order]
-    complete = bool((rows.leaves[:, :d] == 1).all())
+    complete = rows.is_complete(d)
 
     def values(stats: FloatArray) -> FloatArray:
         count, distance, _ = feature_blocks(stats, 3)
@@ -407,6 +416,8 @@ def _full(model: Gaussian, rows: Rows) -> EncodedPart:
 
 def _series(model: TimeSeries, rows: Rows) -> EncodedPart:
     complete = bool((model.complete_items(rows.leaves) == 1).all())
+    if complete and rows.clusters is not None:
+        complete = not bool(np.isnan(model.complete_items(rows.clusters)).any())
     return _complete_series(model, rows) if complete else _sparse_series(model, rows)
 
 

@@ -130,7 +130,8 @@ class DeviceSearch:
         started = between = stopped = perf_counter()
         if total > 0:
             # The same program does both phases, so that it is compiled once.
-            first, loop = self._first_layout(), block_layout(self._device, self._parts, _ROWS)
+            first = best_layout(self._device, self._parts)
+            loop = block_layout(self._device, self._parts, _ROWS)
             kind, rose = model_type(self._parts), str(self._rose).lower()
             kernels = (
                 f"search<{rose}, {kind}>",
@@ -149,13 +150,6 @@ class DeviceSearch:
         n_pairs = int(control[_N_PAIRS]) + self._n * total // 2
         n_rescans = int(control[_N_RESCANS])
         return Found(steps, n_pairs, n_rescans, between - started, stopped - between)
-
-    def _first_layout(self) -> Layout:
-        for n_foci in (_MOST_FOCI, 4, 2):
-            layout = block_layout(self._device, self._parts, n_foci)
-            if layout.far_focus is None:
-                return layout
-        return block_layout(self._device, self._parts, 1)
 
     def _find_first(self, program: Program, kernel: str, layout: Layout) -> None:
         program.write_record(self._record(layout, 0))
@@ -187,25 +181,52 @@ class DeviceSearch:
                 progress(done, total)
 
     def _record(self, layout: Layout, n_steps: int) -> Words:
-        """Return the words of `Search` and of the model, as search.cuh reads them."""
         at = self._device.address
-        words: list[int] = [
-            self._mixing.code,
-            _as_word(self._mixing.parameter),
-            at(self._log_gamma),
-            self._n,
-            n_steps,
-            sum(part.focus_size for part in self._parts),
-            max(part.scratch_size for part in self._parts),
-            _as_word(self._leaf_log_d),
+        regions = [
+            at(region[name]) if name in region else 0
+            for region in (self._leaves, self._clusters)
+            for name in _CLUSTER_FIELDS
         ]
-        for region in (self._leaves, self._clusters):
-            words += [at(region[name]) if name in region else 0 for name in _CLUSTER_FIELDS]
-        words += [at(a) for a in (self._position_of, self._merges, self._log_f)]
-        words += [at(self._block_best), at(self._row_best)]
-        words += [0 if a is None else at(a) for a in (layout.far_focus, layout.far_scratch)]
-        words.append(at(self._control))
-        return np.concatenate([np.array(words, dtype=np.int64), model_words(self._parts)])
+        found = [self._position_of, self._merges, self._log_f, self._block_best, self._row_best]
+        return record_words(
+            self._device,
+            self._parts,
+            layout,
+            before=[
+                self._mixing.code,
+                _as_word(self._mixing.parameter),
+                at(self._log_gamma),
+                self._n,
+                n_steps,
+            ],
+            between=[_as_word(self._leaf_log_d), *regions, *(at(a) for a in found)],
+            control=at(self._control),
+        )
+
+
+def record_words(
+    device: Device,
+    parts: list[EncodedPart],
+    layout: Layout,
+    *,
+    before: list[int] | None = None,
+    between: list[int] | None = None,
+    control: int = 0,
+) -> Words:
+    """Return the words of `Search` and of the model, as search.cuh reads them.
+
+    Without a search only the shares of the block's memory are filled in.
+    """
+    n_between = 1 + 2 * len(_CLUSTER_FIELDS) + 5
+    words = [
+        *([0] * 5 if before is None else before),
+        sum(part.focus_size for part in parts),
+        max(part.scratch_size for part in parts),
+        *([0] * n_between if between is None else between),
+        *(0 if a is None else device.address(a) for a in (layout.far_focus, layout.far_scratch)),
+        control,
+    ]
+    return np.concatenate([np.array(words, dtype=np.int64), model_words(parts)])
 
 
 def _as_word(value: float) -> int:
@@ -237,6 +258,15 @@ def block_layout(device: Device, parts: list[EncodedPart], n_foci: int) -> Layou
         far_focus = xp.zeros(device.n_blocks * focus)
         focus = 0
     return Layout(n_foci, _BOARD_BYTES + 8 * (focus + scratch), far_focus, far_scratch)
+
+
+def best_layout(device: Device, parts: list[EncodedPart]) -> Layout:
+    """Return the layout with the most foci that fit."""
+    for n_foci in (_MOST_FOCI, 4, 2):
+        layout = block_layout(device, parts, n_foci)
+        if layout.far_focus is None:
+            return layout
+    return block_layout(device, parts, 1)
 
 
 def needed_bytes(leaf_stats: npt.NDArray[Any], *, rose: bool) -> int:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bhclust import io, posterior
 from bhclust._coordinates import Prior
+from bhclust._gpu.device import DeviceName
 from bhclust._linkage import numeric_features
 from bhclust._validation import (
     BhclustError,
@@ -65,6 +66,7 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     learn_rows: int
     engine: EngineName
     n_jobs: int | None
+    device: DeviceName
     random_state: Any
     verbose: bool
 
@@ -156,13 +158,20 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Return the probability of each cluster of `labels_`, "a new cluster" last."""
         values = self._encode(X)
         return posterior.cluster_probabilities(
-            self.tree_, self.model_, self.mixing_, values, self.labels_[self.leaf_rows_]
+            self.tree_,
+            self.model_,
+            self.mixing_,
+            values,
+            self.labels_[self.leaf_rows_],
+            device=self.device,
         )
 
     def score_samples(self, X: Any) -> FloatArray:
         """Return the log predictive density of each row."""
         values = self._encode(X)
-        return posterior.log_predictive_density(self.tree_, self.model_, self.mixing_, values)
+        return posterior.log_predictive_density(
+            self.tree_, self.model_, self.mixing_, values, device=self.device
+        )
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log predictive density of the rows."""
@@ -277,6 +286,7 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         owner = type(self).__name__
         check_choice(self.mixing, self._mixings, name="mixing", owner=owner)
         check_choice(self.engine, ("auto", "numpy", "compiled"), name="engine", owner=owner)
+        check_choice(self.device, ("cpu", "cuda", "auto"), name="device", owner=owner)
         if self.n_clusters is not None:
             check_count(self.n_clusters, name="n_clusters", owner=owner)
         if self.mixing == "dirichlet_process":
@@ -295,6 +305,7 @@ class _TreeClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             learn_rows=check_count(self.learn_rows, name="learn_rows", owner=owner, lowest=2),
             engine=self.engine,
             n_jobs=self.n_jobs,
+            device=self.device,
         )
 
     def _rng(self) -> np.random.Generator:
@@ -427,6 +438,10 @@ class BayesianHierarchicalClustering(_TreeClustering):
     engine : {"auto", "numpy", "compiled"}
         What computes the scores; all engines give the same tree. ``"auto"`` takes the compiled
         one for the library's own models, and NumPy for others and for weighted rows.
+    device : {"cpu", "cuda", "auto"}
+        Where the greedy search and the predictive density run. ``"cuda"`` takes a graphics
+        processor (``pip install 'bhclust[gpu]'``) and gives the same tree; ``"auto"`` takes one if
+        there is one and the table is large.
     random_state : int or Generator, optional
         Seed of the restarts and of the sample that is learned on (None: a fixed seed, so that a
         fit is repeatable), and of `sample` and `sample_partitions` (None: a new one each time).
@@ -494,6 +509,7 @@ class BayesianHierarchicalClustering(_TreeClustering):
         learn_rows: int = 2000,
         engine: EngineName = "auto",
         n_jobs: int | None = None,
+        device: DeviceName = "cpu",
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -511,6 +527,7 @@ class BayesianHierarchicalClustering(_TreeClustering):
         self.learn_rows = learn_rows
         self.engine = engine
         self.n_jobs = n_jobs
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
@@ -523,7 +540,7 @@ class BayesianRoseTree(_TreeClustering):
     Parameters
     ----------
     model, alpha, gamma, n_clusters, column_kinds, learn, strategy, n_restarts, max_iter, polish, \
-learn_rows, engine, random_state, verbose
+learn_rows, engine, device, random_state, verbose
         As in `BayesianHierarchicalClustering`.
     mixing : {"rose", "constant", "dirichlet_process"}
         ``"rose"`` weighs one cluster by ``1 - (1 - gamma)^(children - 1)``, so that a cascade of
@@ -562,6 +579,7 @@ learn_rows, engine, random_state, verbose
         learn_rows: int = 2000,
         engine: EngineName = "auto",
         n_jobs: int | None = None,
+        device: DeviceName = "cpu",
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -579,6 +597,7 @@ learn_rows, engine, random_state, verbose
         self.learn_rows = learn_rows
         self.engine = engine
         self.n_jobs = n_jobs
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
 

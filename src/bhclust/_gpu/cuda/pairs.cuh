@@ -76,6 +76,21 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row,
     }
 }
 
+// Make some clusters the foci; the offsets of their densities stand in the mass of the rows.
+template <class M, int R>
+BHCLUST_DEVICE void take_foci(
+    const Search& s, const M& model, Memory memory, i64 cluster, int n, const double* log_weight
+) {
+    for (int r = 0; r < n; r++) {
+        double* focus = memory.focus + r * s.focus_apart;
+        model.gather(focus, Place{1, (int)cluster + r}, Place{-1, 0}, memory.board->sums);
+        __syncthreads();
+        double log_f = model.prepare(focus, memory.board->sums);
+        if (threadIdx.x == 0) memory.board->row_nodes[r].mass = log_weight[cluster + r] - log_f;
+    }
+    __syncthreads();
+}
+
 // Write log weight + log f(item | cluster) of every item (region 0) and cluster (region 1);
 // the matrix has a row a cluster. Items are dealt to blocks in chunks.
 template <class M, int R>
@@ -91,14 +106,7 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) joint_densities(
         const i64 stop_item = first_item + chunk < n_items ? first_item + chunk : n_items;
         for (i64 cluster = 0; cluster < n_clusters; cluster += R) {
             const int n = (int)(n_clusters - cluster < R ? n_clusters - cluster : R);
-            for (int r = 0; r < n; r++) {
-                double* focus = memory.focus + r * s.focus_apart;
-                model.gather(focus, Place{1, (int)cluster + r}, Place{-1, 0}, board.sums);
-                __syncthreads();
-                double log_f = model.prepare(focus, board.sums);
-                if (threadIdx.x == 0) board.row_nodes[r].mass = log_weight[cluster + r] - log_f;
-            }
-            __syncthreads();
+            take_foci<M, R>(s, model, memory, cluster, n, log_weight);
             constexpr int WIDTH = M::ONE_BY_ONE ? 1 : WARP;
             for (i64 start = first_item + warp_of_thread() * WIDTH; start < stop_item; start += warps_of_block() * WIDTH) {
                 i64 item = start + (M::ONE_BY_ONE ? 0 : lane_of_thread());
@@ -117,18 +125,55 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) joint_densities(
     }
 }
 
-// log f of each cluster in region 1.
-template <class M>
-__global__ void __launch_bounds__(BHCLUST_THREADS, 1) log_marginals(i64 n_clusters, double* out) {
+// Write log Σ exp(log weight + log f(item | cluster)) over all clusters (region 1) for each item
+// (region 0). A block has several items a thread, so that a focus is worth its while.
+template <class M, int R>
+__global__ void __launch_bounds__(BHCLUST_THREADS, 1) mixture_densities(
+    i64 n_items, i64 n_clusters, const double* log_weight, double* out
+) {
+    constexpr int ITEMS = 4, WIDTH = M::ONE_BY_ONE ? 1 : WARP;
     BHCLUST_SHARED(shared);
     const Search& s = *(const Search*)record;
     const M& model = *(const M*)(record + sizeof(Search) / 8);
-    Memory memory = share_memory(shared, s, 1);
-    for (i64 cluster = blockIdx.x; cluster < n_clusters; cluster += gridDim.x) {
-        model.gather(memory.focus, Place{1, (int)cluster}, Place{-1, 0}, memory.board->sums);
-        __syncthreads();
-        double log_f = model.prepare(memory.focus, memory.board->sums);
-        if (threadIdx.x == 0) out[cluster] = log_f;
-        __syncthreads();
+    Memory memory = share_memory(shared, s, R);
+    Board& board = *memory.board;
+    const i64 apart = (i64)warps_of_block() * WIDTH, chunk = ITEMS * apart;
+    for (i64 first = (i64)blockIdx.x * chunk; first < n_items; first += (i64)gridDim.x * chunk) {
+        double largest[ITEMS], sum[ITEMS];
+        for (int u = 0; u < ITEMS; u++) {
+            largest[u] = -INFINITE;
+            sum[u] = 0.0;
+        }
+        for (i64 cluster = 0; cluster < n_clusters; cluster += R) {
+            const int n = (int)(n_clusters - cluster < R ? n_clusters - cluster : R);
+            take_foci<M, R>(s, model, memory, cluster, n, log_weight);
+#pragma unroll
+            for (int u = 0; u < ITEMS; u++) {
+                const i64 start = first + u * apart + warp_of_thread() * WIDTH;
+                if (start >= n_items) continue;
+                const i64 item = start + (M::ONE_BY_ONE ? 0 : lane_of_thread());
+                double log_f[R];
+                for (int r = 0; r < R; r++) log_f[r] = 0.0;
+                model.template singles<R>(
+                    memory.focus, s.focus_apart, n, item < n_items ? item : start, memory.scratch, log_f
+                );
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    if (r >= n) continue;
+                    double value = log_f[r] + board.row_nodes[r].mass;
+                    if (value > largest[u]) {
+                        sum[u] = sum[u] * exp(largest[u] - value) + 1.0;
+                        largest[u] = value;
+                    } else if (value > -INFINITE) {
+                        sum[u] += exp(value - largest[u]);
+                    }
+                }
+            }
+            __syncthreads();
+        }
+        for (int u = 0; u < ITEMS; u++) {
+            const i64 item = first + u * apart + warp_of_thread() * WIDTH + (M::ONE_BY_ONE ? 0 : lane_of_thread());
+            if (item < n_items) out[item] = largest[u] + log(sum[u]);
+        }
     }
 }

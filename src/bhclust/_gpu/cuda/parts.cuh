@@ -15,6 +15,11 @@
 
 // --- columns with a few values: Bernoulli, Categorical -------------------------------------------
 
+// A value of a column is one digit of its group's code.
+struct alignas(16) Digit {
+    int group, stride, n_levels, level;
+};
+
 struct Categorical {
     static constexpr bool ONE_BY_ONE = false;
     i64 focus_size, n_values, n_columns, n_levels, n_groups, width, n_digits, code_bits, complete;
@@ -23,9 +28,7 @@ struct Categorical {
     const int* column_of;    // column of each value
     const int* start;        // first value of each column
     const int* level_of;     // level of each value: where its log probability stands
-    const int* group;        // group of each column
-    const int* stride;       // of each column inside its group
-    const int* n_levels_of;  // values of each column, "missing" among them
+    const Digit* digit_of;   // where each value stands in the code of its group
     const int* digits;       // (n_digits, n_groups * width): the levels behind each code
     const double *alpha, *total, *table, *total_table, *size_terms;
     double constant;
@@ -45,9 +48,8 @@ struct Categorical {
     BHCLUST_DEVICE double count(Place at, int s) const {
         if (at.region < 0) return 0.0;
         if (at.region == 1) return counts[at.position * n_values + s];
-        int j = column_of[s];
-        int level = code(at.position, group[j]) / stride[j] % n_levels_of[j];
-        return level == s - start[j] ? 1.0 : 0.0;
+        Digit digit = digit_of[s];
+        return code(at.position, digit.group) / digit.stride % digit.n_levels == digit.level ? 1.0 : 0.0;
     }
 
     BHCLUST_DEVICE void gather(double* focus, Place a, Place b, double* sums) const {

@@ -53,7 +53,7 @@ struct Board {
     Entry mine;                 // best of this block's clusters
     Entry chosen;
     Entry rows[ROWS];           // clusters that look again, then what they found
-    Node row_nodes[MOST_FOCI], merged;
+    Node row_nodes[MOST_FOCI], merged;  // of a merge: left and right
     Place row_places[ROWS], left, right;
     i64 scanned[2], n_skipped[2];
     int skipped[2][4];
@@ -245,55 +245,60 @@ BHCLUST_DEVICE void plan_places(Board& board, bool merges) {
 // Reduce what the last step found and decide on the next one: a merge (no rows) or rows to rescan.
 template <bool ROSE, class M>
 BHCLUST_DEVICE void decide(const Search& s, Board& board, int buffer) {
-    int lane = lane_of_thread(), n_blocks = gridDim.x;
-    for (int r = warp_of_thread(); r < board.n_rows; r += warps_of_block()) {
+    const int lane = lane_of_thread(), n_blocks = gridDim.x, n_found = board.n_rows;
+    const Entry* block_entries = s.block_best + (i64)buffer * n_blocks;
+    const Entry* row_entries = s.row_best + (i64)buffer * ROWS * n_blocks;
+    // Everything is read at once: each thread has the entries of one block.
+    Entry best = no_entry(), fresh = no_entry();
+    for (int b = threadIdx.x; b < n_blocks; b += blockDim.x) {
+        Entry other = block_entries[b];
+        if (better<ROSE>(other, best)) best = other;
+        if (other.partner >= 0 && better<ROSE>(other, fresh)) fresh = other;
+    }
+    for (int r = 0; r < n_found; r++) {
         Entry found = no_entry();
-        for (int b = lane; b < n_blocks; b += WARP) {
-            Entry other = s.row_best[((i64)buffer * ROWS + r) * n_blocks + b];
-            if (better<ROSE>(other, found)) found = other;
-        }
-        found = warp_best<ROSE>(found);
-        if (lane == 0) {
+        for (int b = threadIdx.x; b < n_blocks; b += blockDim.x)
+            if (better<ROSE>(row_entries[r * n_blocks + b], found)) found = row_entries[r * n_blocks + b];
+        found = block_best<ROSE>(found, board.entries);
+        if (threadIdx.x == 0) {
             Entry row = found;
             row.partner = found.score > -INFINITE ? found.id : -1;
             row.id = board.rows[r].id;
             board.rows[r] = row;
         }
     }
-    __syncthreads();
+    best = block_best<ROSE>(best, board.entries);
     if (threadIdx.x == 0) {
-        for (int r = 0; r < board.n_rows; r++) {
+        for (int r = 0; r < n_found; r++) {
+            Entry row = board.rows[r];
+            if (better<ROSE>(row, best)) best = row;
+            if (row.partner >= 0 && better<ROSE>(row, fresh)) fresh = row;
             Place at = board.row_places[r];
             if (!owns<M>(at)) continue;
             const Region& g = s.regions[at.region];
-            Entry row = board.rows[r];
             g.score[at.position] = row.score;
             g.partner[at.position] = row.partner;
             if (ROSE) g.tiebreak[at.position] = row.tiebreak;
             if (ROSE) g.needed[at.position] = row.needed;
             if (better<ROSE>(row, board.mine)) board.mine = row;
         }
+        board.chosen = best;
     }
+    __syncthreads();
+    best = board.chosen;
+    // Only a stale choice needs the best of the fresh ones.
+    if (best.partner < 0) fresh = block_best<ROSE>(fresh, board.entries);
     if (warp_of_thread() == 0) {
-        int n_found = board.n_rows;
-        Entry best = no_entry(), fresh = no_entry();
-        for (int b = lane; b < n_blocks + n_found; b += WARP) {
-            Entry other = b < n_blocks ? s.block_best[(i64)buffer * n_blocks + b] : board.rows[b - n_blocks];
-            if (better<ROSE>(other, best)) best = other;
-            if (other.partner >= 0 && better<ROSE>(other, fresh)) fresh = other;
-        }
-        best = warp_best<ROSE>(best);
         Entry rows[ROWS];
         int n_rows = 0;
         if (best.partner < 0) {
-            fresh = warp_best<ROSE>(fresh);
             Entry last = best;
             rows[n_rows++] = best;
             // Rows that were just scanned are fresh, so only the blocks' own bests can be stale.
             while (n_rows < ROWS) {
                 Entry next = no_entry();
                 for (int b = lane; b < n_blocks; b += WARP) {
-                    Entry other = s.block_best[(i64)buffer * n_blocks + b];
+                    Entry other = block_entries[b];
                     if (other.partner < 0 && other.score > -INFINITE && better<ROSE>(last, other) &&
                         better<ROSE>(other, fresh) && better<ROSE>(other, next))
                         next = other;
@@ -304,7 +309,6 @@ BHCLUST_DEVICE void decide(const Search& s, Board& board, int buffer) {
             }
         }
         if (lane == 0) {
-            board.chosen = best;
             for (int r = 0; r < n_rows; r++) board.rows[r] = rows[r];
             board.n_rows = n_rows;
             board.done = 0;
@@ -457,12 +461,15 @@ template <bool ROSE, class M>
 BHCLUST_DEVICE void merge_step(
     const Search& s, const M& model, Board& board, double* focus, double* scratch, int next_buffer
 ) {
+    // Two threads of the last warp read the nodes while the others gather.
+    if (threadIdx.x + 1 == blockDim.x) board.row_nodes[0] = node_at<ROSE>(s, board.left);
+    if (threadIdx.x + 2 == blockDim.x) board.row_nodes[1] = node_at<ROSE>(s, board.right);
     model.gather(focus, board.left, board.right, board.sums);
     __syncthreads();
     double log_f = model.prepare(focus, board.sums);
     const int step = (int)board.control.n_merges, k = (int)s.n_leaves + step;
     if (threadIdx.x == 0) {
-        Node left = node_at<ROSE>(s, board.left), right = node_at<ROSE>(s, board.right);
+        const Node &left = board.row_nodes[0], &right = board.row_nodes[1];
         int operation = JOIN;
         if (ROSE) {
             RatioTerms terms;
