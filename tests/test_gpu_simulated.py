@@ -29,8 +29,8 @@ METHODS = {
 
 def assert_same_tree(model, stats, mixing, rose, device=None):
     device = simulated_device() if device is None else device
-    log_f = model.log_marginal(stats)
-    found = DeviceSearch(device, model, stats, log_f, mixing, rose=rose).run()
+    found = DeviceSearch(device, model, stats, mixing, rose=rose).run()
+    np.testing.assert_allclose(found.leaf_log_f, model.log_marginal(stats), rtol=1e-11, atol=1e-11)
     parent, merged_log_f = assemble(len(stats), found.steps)
     reference = agglomerate(model, stats, mixing, rose=rose, engine="numpy")
     np.testing.assert_array_equal(parent, reference.tree.parent)
@@ -162,7 +162,7 @@ def test_what_the_device_does_not_serve():
     weight = np.full(12, 2.0)
     with pytest.raises(BhclustError, match="no kernels for Bernoulli with these weights"):
         agglomerate(case.model, stats, DirichletProcess(1.0), weight=weight, device="cuda")
-    with pytest.raises(BhclustError, match="'cpu', 'cuda' or 'auto'|cpu.*cuda.*auto"):
+    with pytest.raises(BhclustError, match=r"device must be one of"):
         agglomerate(case.model, stats, DirichletProcess(1.0), device="tpu")
 
     class Tempered(Bernoulli):
@@ -172,6 +172,5 @@ def test_what_the_device_does_not_serve():
     with pytest.raises(BhclustError, match="no kernels for Tempered"):
         agglomerate(own, stats, DirichletProcess(1.0), device="cuda")
     device = SimulatedDevice(free_bytes=1000)
-    with pytest.raises(BhclustError, match="a tree of 12 rows needs about [0-9,]+ bytes"):
+    with pytest.raises(BhclustError, match=r"a tree of 12 rows needs about [0-9,]+ bytes"):
         agglomerate(case.model, stats, DirichletProcess(1.0), device=device)
-

@@ -164,14 +164,14 @@ def agglomerate(
     """
     n = len(leaf_stats)
     weight = np.ones(n) if weight is None else weight
-    leaf_log_f = model.log_marginal(leaf_stats)
     chosen = choose_device(device, model, leaf_stats, weight)
     if chosen is not None:
-        search = DeviceSearch(chosen, model, leaf_stats, leaf_log_f, mixing, rose=rose)
-        found = search.run(progress)
+        # The search, and its memory on the device, are gone when this statement is done.
+        found = DeviceSearch(chosen, model, leaf_stats, mixing, rose=rose).run(progress)
         info = SearchInfo(chosen.name, found.n_pairs, found.n_rescans)
-        del search  # its memory on the device is free for the next
-        return _scored(found.steps, info, model, leaf_stats, mixing, weight, leaf_log_f, leaf_names)
+        log_f = found.leaf_log_f
+        return _scored(found.steps, info, model, leaf_stats, mixing, weight, log_f, leaf_names)
+    leaf_log_f = model.log_marginal(leaf_stats)
     frontier = Frontier(leaf_log_f, weight, mixing)
     worker = make_engine(engine, model, leaf_stats, frontier, rose=rose, n_jobs=n_jobs)
     with announced_compilation():

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from bhclust._coordinates import Prior
 from bhclust._fixed_tree import FixedTree, evaluate
+from bhclust._gpu.device import DeviceName
 from bhclust._linkage import LinkageMethod, linkage_parent
 from bhclust._validation import BhclustError, FloatArray, IntArray
-from bhclust._gpu.device import DeviceName
 from bhclust.agglomerate import (
     EngineName,
     Merge,

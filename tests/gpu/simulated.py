@@ -35,6 +35,7 @@ def _call(kernel: str) -> str:
         "search": (),
         "first_pairs": ("i64", "i64"),
         "joint_densities": ("i64", "i64", "i64", "const double*", "double*"),
+        "leaf_log_marginals": ("i64", "double*"),
         "mixture_densities": ("i64", "i64", "const double*", "double*"),
     }[kernel.split("<")[0]]
     values = [

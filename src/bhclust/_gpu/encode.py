@@ -43,12 +43,15 @@ class EncodedPart:
     """One part of a model on the device.
 
     ``kind`` is its C++ type; ``focus_size`` and ``scratch_size`` are in numbers of eight bytes;
-    ``arrays`` keeps the memory alive that the fields point to.
+    ``leaf_bytes`` and ``cluster_bytes`` are the sizes of one row's statistics; ``arrays`` keeps
+    the memory alive that the fields point to.
     """
 
     kind: str
     focus_size: int
     scratch_size: int = 0
+    leaf_bytes: int = 0
+    cluster_bytes: int = 0
     words: list[int] = field(default_factory=list)
     arrays: list[Any] = field(default_factory=list)
 
@@ -176,7 +179,7 @@ def _finish(device: Device, part: EncodedPart, fields: list[Any]) -> EncodedPart
     return part
 
 
-# --- columns with a few values ----------------------------------------------------------------------
+# --- columns with a few values --------------------------------------------------------------------
 
 
 def _packing(sizes: npt.NDArray[np.int64]) -> Packing:
@@ -219,7 +222,8 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
     table, total_table = log_gamma_table(alpha), log_gamma_table(total)
     n_values, d = len(alpha), len(sizes)
     focus = n_values + d + 1 + int(level_start[-1]) + 1 + packing.n_groups * width
-    part = EncodedPart("Categorical", focus)
+    code_bytes = 4 * -(-packing.n_groups // (32 // code_bits))
+    part = EncodedPart("Categorical", focus, 0, code_bytes, 4 * n_values)
     fields = [
         n_values,
         d,
@@ -231,10 +235,7 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
         complete,
         _codes(device, levels, packing, code_bits),
         rows.rowwise(lambda stats: stats[:, order], n_values, dtype=np.int32),
-        *(
-            np.asarray(a, dtype=np.int32)
-            for a in (columns, start, level_of, digit_of, digits)
-        ),
+        *(np.asarray(a, dtype=np.int32) for a in (columns, start, level_of, digit_of, digits)),
         alpha,
         total,
         table,
@@ -272,9 +273,7 @@ def _digits(
     n_known = np.zeros(packing.n_groups, dtype=np.int64)
     codes = np.arange(width)
     for j, group in enumerate(packing.group):
-        out[n_known[group], group] = (
-            level_start[j] + codes // packing.stride[j] % n_levels[j]
-        )
+        out[n_known[group], group] = level_start[j] + codes // packing.stride[j] % n_levels[j]
         n_known[group] += 1
     return out.reshape(most, -1)
 
@@ -301,7 +300,7 @@ def _sum_over(values: FloatArray, terms: Callable[[float], FloatArray]) -> Float
     return np.asarray(total)
 
 
-# --- counts -----------------------------------------------------------------------------------------
+# --- counts ---------------------------------------------------------------------------------------
 
 
 def _multinomial(model: Multinomial, rows: Rows) -> EncodedPart:
@@ -313,7 +312,9 @@ def _multinomial(model: Multinomial, rows: Rows) -> EncodedPart:
     fields += [rows.single(lambda s: s[:, d], of) for of in ("leaves", "clusters")]
     fields += [alpha, log_gamma_table(alpha), float(alpha.sum())]
     fields.append(float(gammaln(alpha.sum()) - gammaln(alpha).sum()))
-    return _finish(rows.device, EncodedPart("Multinomial", d + 2), fields)
+    return _finish(
+        rows.device, EncodedPart("Multinomial", d + 2, 0, 8 * (d + 2), 8 * (d + 2)), fields
+    )
 
 
 def _poisson(model: Poisson, rows: Rows) -> EncodedPart:
@@ -326,21 +327,25 @@ def _poisson(model: Poisson, rows: Rows) -> EncodedPart:
         fields += [rows.single(lambda s: s[:, 0], of) for of in ("leaves", "clusters")]
     else:
         fields += rows.both(lambda s: s[:, :d], d)
-    fields += [rows.single(lambda s: s[:, 2 * d :].sum(axis=1), of) for of in ("leaves", "clusters")]
+    fields += [
+        rows.single(lambda s: s[:, 2 * d :].sum(axis=1), of) for of in ("leaves", "clusters")
+    ]
     constant = float(np.sum(shape * np.log(rate) - gammaln(shape)))
     fields += [shape, rate, log_gamma_table(shape), constant]
-    part = EncodedPart(f"Poisson<{str(complete).lower()}>", 4 * d + 1)
+    sizes = (8 * (d + 1), 8 * (d + 2)) if complete else (8 * (2 * d + 1), 8 * (2 * d + 1))
+    part = EncodedPart(f"Poisson<{str(complete).lower()}>", 4 * d + 1, 0, *sizes)
     return _finish(rows.device, part, fields)
 
 
-# --- real numbers -----------------------------------------------------------------------------------
+# --- real numbers ---------------------------------------------------------------------------------
 
 
 def _diagonal(model: DiagonalGaussian, rows: Rows) -> EncodedPart:
     d = len(model.hyperparameter("mean"))
     order = np.argsort(model.hyperparameter("shape"), kind="stable")
     mean, strength, shape, rate = (
-        np.array(model.hyperparameter(name))[order] for name in ("mean", "strength", "shape", "rate")
+        np.array(model.hyperparameter(name))[order]
+        for name in ("mean", "strength", "shape", "rate")
     )
     prior_mean = mean - np.asarray(model.origin)[order]
     complete = rows.is_complete(d)
@@ -361,9 +366,7 @@ def _diagonal(model: DiagonalGaussian, rows: Rows) -> EncodedPart:
     fields = [
         d,
         rows.tiled(values, d),
-        rows.single(lambda s: s[:, 0], "clusters")
-        if complete
-        else rows.rowwise(block(0), d),
+        rows.single(lambda s: s[:, 0], "clusters") if complete else rows.rowwise(block(0), d),
         rows.rowwise(block(1), d),
         rows.rowwise(block(2), d),
         prior_mean,
@@ -372,9 +375,9 @@ def _diagonal(model: DiagonalGaussian, rows: Rows) -> EncodedPart:
         rate,
         terms,
     ]
-    return _finish(
-        rows.device, EncodedPart(f"Diagonal<{str(complete).lower()}>", 7 * d + 1), fields
-    )
+    cluster_bytes = 8 * (2 * d + 1 if complete else 3 * d)
+    kind = f"Diagonal<{str(complete).lower()}>"
+    return _finish(rows.device, EncodedPart(kind, 7 * d + 1, 0, 8 * d, cluster_bytes), fields)
 
 
 def _full(model: Gaussian, rows: Rows) -> EncodedPart:
@@ -411,7 +414,8 @@ def _full(model: Gaussian, rows: Rows) -> EncodedPart:
         terms,
     ]
     focus = 2 + 3 * d + 2 * n_entries
-    return _finish(rows.device, EncodedPart(f"Full<{d}>", focus, n_entries), fields)
+    part = EncodedPart(f"Full<{d}>", focus, n_entries, 8 * d, 8 * (1 + d + n_entries))
+    return _finish(rows.device, part, fields)
 
 
 def _series(model: TimeSeries, rows: Rows) -> EncodedPart:
@@ -441,7 +445,9 @@ def _complete_series(model: TimeSeries, rows: Rows) -> EncodedPart:
         curve,
         terms,
     ]
-    return _finish(rows.device, EncodedPart("Series", 4 * d + 3), fields)
+    return _finish(
+        rows.device, EncodedPart("Series", 4 * d + 3, 0, 8 * (d + 1), 8 * (d + 2)), fields
+    )
 
 
 def _sparse_series(model: TimeSeries, rows: Rows) -> EncodedPart:
@@ -457,7 +463,9 @@ def _sparse_series(model: TimeSeries, rows: Rows) -> EncodedPart:
         math.log(2 * math.pi) + 2 * math.log(noise),
     ]
     room = (d + 1) * (d + 2) // 2
-    return _finish(rows.device, EncodedPart("SparseSeries", 2 * d + 2 + room, room), fields)
+    row_bytes = 8 * (2 * d + 1)
+    part = EncodedPart("SparseSeries", 2 * d + 2 + room, room, row_bytes, row_bytes)
+    return _finish(rows.device, part, fields)
 
 
 # By the exact class: a subclass may have another log_marginal.

@@ -26,9 +26,11 @@ _BOARD_BYTES = 4096
 _MOST_FOCI = 8
 _ENTRY_WORDS = 4
 # Words of the control record: positions (2), holes (2), their places (4), merges, rescans, pairs,
-# failed
-_CONTROL_WORDS = 12
-_N_MERGES, _N_RESCANS, _N_PAIRS, _FAILED = 8, 9, 10, 11
+# failed, leaves and clusters read
+_CONTROL_WORDS = 14
+_N_MERGES, _N_RESCANS, _N_PAIRS, _FAILED, _LEAVES_READ, _CLUSTERS_READ = range(8, 14)
+# What a pass reads of each cluster besides its statistics: at least an id and a mass
+_STATE_BYTES = 12
 # Steps between two returns to the interpreter: for progress, and for an interrupt.
 _STEPS = 20_000
 # Rows of first pairs that are scored between two returns, times the leaves.
@@ -50,13 +52,18 @@ _ROSE_FIELDS = frozenset(_CLUSTER_FIELDS) - {"id", "partner", "score", "mass", "
 
 
 class Found(NamedTuple):
-    """Result of a search: left, right, operation and log f of each merge, and what it cost."""
+    """Result of a search: left, right, operation and log f of each merge, and what it cost.
+
+    ``bytes_read`` is what the merges must read: the statistics of every live cluster once a pass.
+    """
 
     steps: FloatArray
+    leaf_log_f: FloatArray
     n_pairs: int
     n_rescans: int
     seconds_first: float
     seconds_merges: float
+    bytes_read: int
 
 
 class Layout(NamedTuple):
@@ -76,7 +83,6 @@ class DeviceSearch:
         device: Device,
         model: ClusterModel,
         leaf_stats: FloatArray,
-        leaf_log_f: FloatArray,
         mixing: Mixing,
         *,
         rose: bool,
@@ -91,13 +97,10 @@ class DeviceSearch:
         self._clusters = self._region(n_slots, _CLUSTER_FIELDS)
         log_leaf = mixing.log_leaf(np.ones(n))
         self._leaves["id"][:] = device.put(np.arange(n, dtype=np.int32))
-        self._leaves["mass"][:] = device.put(log_leaf + leaf_log_f)
-        if rose:
-            evidence = leaf_log_f if mixing.has_normaliser else log_leaf + leaf_log_f
-            self._leaves["evidence"][:] = device.put(evidence)
         xp = device.arrays
         self._merges = xp.zeros((max(n - 1, 1), 3), dtype=np.int32)
         self._log_f = xp.zeros(max(n - 1, 1))
+        self._leaf_log_f = xp.zeros(n)
         self._position_of = xp.zeros(2 * n, dtype=np.int32)
         self._position_of[:n] = xp.arange(n, dtype=np.int32)
         control = np.zeros(_CONTROL_WORDS, dtype=np.int64)
@@ -109,6 +112,7 @@ class DeviceSearch:
         self._row_best = xp.zeros(entries * _ROWS, dtype=np.int64)
         self._mixing = nodes.mixing_code(mixing)
         self._leaf_log_d = float(log_leaf[0]) if mixing.has_normaliser else 0.0
+        self._log_leaf = float(log_leaf[0])
 
     def _region(self, n: int, names: tuple[str, ...]) -> dict[str, Any]:
         xp = self._device.arrays
@@ -128,17 +132,20 @@ class DeviceSearch:
         """Find the merges."""
         total = self._n - 1
         started = between = stopped = perf_counter()
-        if total > 0:
-            # The same program does both phases, so that it is compiled once.
+        if self._n > 0:
+            # The same program does all phases, so that it is compiled once.
             first = best_layout(self._device, self._parts)
             loop = block_layout(self._device, self._parts, _ROWS)
+            one = block_layout(self._device, self._parts, 1)
             kind, rose = model_type(self._parts), str(self._rose).lower()
             kernels = (
                 f"search<{rose}, {kind}>",
                 f"first_pairs<{rose}, {kind}, {first.n_foci}>",
+                f"leaf_log_marginals<{kind}>",
             )
             program = self._device.program(kernels)
             started = perf_counter()
+            self._score_leaves(program, kernels[2], one)
             self._find_first(program, kernels[1], first)
             between = perf_counter()
             self._merge_all(program, kernels[0], loop, progress)
@@ -149,7 +156,21 @@ class DeviceSearch:
         steps[:, 3] = self._device.get(self._log_f)[:total]
         n_pairs = int(control[_N_PAIRS]) + self._n * total // 2
         n_rescans = int(control[_N_RESCANS])
-        return Found(steps, n_pairs, n_rescans, between - started, stopped - between)
+        leaf_bytes = _STATE_BYTES + sum(part.leaf_bytes for part in self._parts)
+        cluster_bytes = _STATE_BYTES + sum(part.cluster_bytes for part in self._parts)
+        n_bytes = leaf_bytes * control[_LEAVES_READ] + cluster_bytes * control[_CLUSTERS_READ]
+        seconds = between - started, stopped - between
+        leaf_log_f = self._device.get(self._leaf_log_f)
+        return Found(steps, leaf_log_f, n_pairs, n_rescans, *seconds, int(n_bytes))
+
+    def _score_leaves(self, program: Program, kernel: str, layout: Layout) -> None:
+        program.write_record(self._record(layout, 0))
+        arguments = (self._n, self._leaf_log_f)
+        program.launch(kernel, self._device.n_blocks, layout.shared_bytes, arguments)
+        self._leaves["mass"][:] = self._leaf_log_f + self._log_leaf
+        if self._rose:
+            prior = self._log_leaf - self._leaf_log_d
+            self._leaves["evidence"][:] = self._leaf_log_f + prior
 
     def _find_first(self, program: Program, kernel: str, layout: Layout) -> None:
         program.write_record(self._record(layout, 0))

@@ -121,7 +121,7 @@ struct Diagonal {
     BHCLUST_DEVICE void singles(
         const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
     ) const {
-        constexpr int AHEAD = R > 1 ? 4 : 8;  // loads in flight
+        constexpr int AHEAD = R == 1 ? 16 : (R <= 4 ? 8 : 4);  // loads in flight
         const int d = n_columns;
         const double* own = values + tiled(position, 0, d);
         double product[R], sum[R], exponent = focus[3];

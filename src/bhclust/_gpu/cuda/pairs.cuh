@@ -1,5 +1,21 @@
 // Kernels that score many leaves at once: the first pairs of a search, and new items.
 
+// log f of each leaf.
+template <class M>
+__global__ void __launch_bounds__(BHCLUST_THREADS, 1) leaf_log_marginals(i64 n_leaves, double* out) {
+    BHCLUST_SHARED(shared);
+    const Search& s = *(const Search*)record;
+    const M& model = *(const M*)(record + sizeof(Search) / 8);
+    Memory memory = share_memory(shared, s, 1);
+    for (i64 leaf = blockIdx.x; leaf < n_leaves; leaf += gridDim.x) {
+        model.gather(memory.focus, Place{0, (int)leaf}, Place{-1, 0}, memory.board->sums);
+        __syncthreads();
+        double log_f = model.prepare(memory.focus, memory.board->sums);
+        if (threadIdx.x == 0) out[leaf] = log_f;
+        __syncthreads();
+    }
+}
+
 // Find the best partner of each leaf among the leaves after it. A block takes R rows at a time.
 template <bool ROSE, class M, int R>
 __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row, i64 stop_row) {

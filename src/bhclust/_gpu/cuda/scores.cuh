@@ -51,7 +51,9 @@ BHCLUST_DEVICE double odds_prior(const Mixing& mixing, double weight) {
     return log(mixing.parameter) - log1p(-mixing.parameter);
 }
 
-BHCLUST_CALLED Node merged_node(
+// A binary tree is searched by weights and masses alone, and the rest costs logarithms.
+template <bool ROSE>
+BHCLUST_DEVICE Node merged_node(
     const Node& i, const Node& j, int operation, double log_f, const Mixing& mixing
 ) {
     bool open_i = operation == COLLAPSE || operation == ABSORB_RIGHT;
@@ -64,6 +66,11 @@ BHCLUST_CALLED Node merged_node(
     double prior_one = log_one(mixing, k.weight, k.n_children);
     double prior_split = log_split(mixing, k.n_children);
     double one = prior_one + log_f, split = prior_split + k.child_mass;
+    k.log_d = k.evidence = k.log_1m_r = k.log_1m_pi = 0.0;
+    if (!ROSE) {
+        k.mass = log_add_exp(one, split);
+        return k;
+    }
     double total_d = log_add_exp(prior_one, prior_split + k.child_log_d);
     k.mass = log_add_exp(one, split);
     k.log_d = mixing.code == DIRICHLET_PROCESS ? total_d : 0.0;

@@ -25,6 +25,7 @@ struct Entry {
 struct Control {
     i64 n_positions[2], n_holes[2], holes[2][2];
     i64 n_merges, n_rescans, n_pairs, failed;
+    i64 n_read[2];  // leaves and clusters whose statistics were read in all passes
 };
 
 struct Search {
@@ -457,6 +458,14 @@ BHCLUST_DEVICE Entry survey(const Search& s, Board& board) {
     return block_best<ROSE>(best, board.entries);
 }
 
+BHCLUST_DEVICE void count_pass(Board& board, int n_foci) {
+    for (int region = 0; region < 2; region++) {
+        i64 n_live = board.scanned[region] - board.n_skipped[region];
+        board.control.n_pairs += n_foci * n_live;
+        board.control.n_read[region] += n_live;
+    }
+}
+
 template <bool ROSE, class M>
 BHCLUST_DEVICE void merge_step(
     const Search& s, const M& model, Board& board, double* focus, double* scratch, int next_buffer
@@ -475,7 +484,7 @@ BHCLUST_DEVICE void merge_step(
             RatioTerms terms;
             operation = best_operation(left, right, log_f - (left.evidence + right.evidence), s.mixing, terms);
         }
-        board.merged = merged_node(left, right, operation, log_f, s.mixing);
+        board.merged = merged_node<ROSE>(left, right, operation, log_f, s.mixing);
         if (blockIdx.x == 0) {
             s.merges[3 * (i64)step] = board.chosen.id;
             s.merges[3 * (i64)step + 1] = board.chosen.partner;
@@ -492,7 +501,7 @@ BHCLUST_DEVICE void merge_step(
         board.mine = best;
         s.block_best[(i64)next_buffer * gridDim.x + blockIdx.x] = best;
         board.control.n_merges++;
-        board.control.n_pairs += board.scanned[0] + board.scanned[1] - board.n_skipped[0] - board.n_skipped[1];
+        count_pass(board, 1);
     }
     // The statistics of a live cluster are written only where nobody reads in this step.
     if (blockIdx.x == step % gridDim.x) {
@@ -545,8 +554,7 @@ BHCLUST_DEVICE void rescan_step(
         board.outdated = 0;
         s.block_best[(i64)next_buffer * gridDim.x + blockIdx.x] = mine;
         board.control.n_rescans += board.n_rows;
-        board.control.n_pairs +=
-            board.n_rows * (board.scanned[0] + board.scanned[1] - board.n_skipped[0] - board.n_skipped[1]);
+        count_pass(board, board.n_rows);
     }
 }
 
