@@ -30,6 +30,7 @@ ORDER = (
     "mixing",
     "frontier",
     "_kernels",
+    "_gpu",
     "agglomerate",
     "posterior",
     "regression",

@@ -78,7 +78,7 @@ class _Runtime:
     def __init__(self, n_devices):
         self._n_devices = n_devices
 
-    def getDeviceCount(self):  # noqa: N802 - CUDA's name
+    def getDeviceCount(self):
         if self._n_devices is None:
             raise RuntimeError("CUDA driver version is insufficient")
         return self._n_devices

@@ -29,8 +29,9 @@ _ENTRY_WORDS = 4
 # failed, leaves and clusters read
 _CONTROL_WORDS = 14
 _N_MERGES, _N_RESCANS, _N_PAIRS, _FAILED, _LEAVES_READ, _CLUSTERS_READ = range(8, 14)
-# What a pass reads of each cluster besides its statistics: at least an id and a mass
-_STATE_BYTES = 12
+# What a pass reads of each cluster besides its statistics: a mass and an id, or, for a new cluster
+# that is offered to all, a mass, a score and a partner
+_RESCAN_BYTES, _OFFER_BYTES = 12, 20
 # Steps between two returns to the interpreter: for progress, and for an interrupt.
 _STEPS = 20_000
 # Rows of first pairs that are scored between two returns, times the leaves.
@@ -156,9 +157,10 @@ class DeviceSearch:
         steps[:, 3] = self._device.get(self._log_f)[:total]
         n_pairs = int(control[_N_PAIRS]) + self._n * total // 2
         n_rescans = int(control[_N_RESCANS])
-        leaf_bytes = _STATE_BYTES + sum(part.leaf_bytes for part in self._parts)
-        cluster_bytes = _STATE_BYTES + sum(part.cluster_bytes for part in self._parts)
+        leaf_bytes = _RESCAN_BYTES + sum(part.leaf_bytes for part in self._parts)
+        cluster_bytes = _RESCAN_BYTES + sum(part.cluster_bytes for part in self._parts)
         n_bytes = leaf_bytes * control[_LEAVES_READ] + cluster_bytes * control[_CLUSTERS_READ]
+        n_bytes += (_OFFER_BYTES - _RESCAN_BYTES) * (total * (total - 1) // 2)
         seconds = between - started, stopped - between
         leaf_log_f = self._device.get(self._leaf_log_f)
         return Found(steps, leaf_log_f, n_pairs, n_rescans, *seconds, int(n_bytes))
@@ -296,4 +298,4 @@ def needed_bytes(leaf_stats: npt.NDArray[Any], *, rose: bool) -> int:
     # Leaves and half as many clusters, each at most the statistics themselves; their state; the
     # merges; and one block of rows on its way to another layout.
     state = (7 + 7 // 2 if rose else 3) * 8 + 40
-    return n * (8 * width + 8 * width // 2 + state) + (3 << 16) * 8 * width
+    return int(n * (8 * width + 8 * width // 2 + state) + (3 << 16) * 8 * width)

@@ -121,18 +121,25 @@ struct Diagonal {
     BHCLUST_DEVICE void singles(
         const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
     ) const {
-        constexpr int AHEAD = R == 1 ? 16 : (R <= 4 ? 8 : 4);  // loads in flight
+        constexpr int AHEAD = R <= 4 ? 8 : 4;  // loads in flight, and as many in use
         const int d = n_columns;
         const double* own = values + tiled(position, 0, d);
-        double product[R], sum[R], exponent = focus[3];
+        double product[R], sum[R], exponent = focus[3], next[AHEAD];
         for (int r = 0; r < R; r++) {
             product[r] = 1.0;
             sum[r] = 0.0;
         }
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) next[u] = u < d ? own[(i64)u * WARP] : 0.0;
         for (int first = 0; first < d; first += AHEAD) {
+            // The next columns are on their way while these are scored.
             double x[AHEAD];
 #pragma unroll
-            for (int u = 0; u < AHEAD; u++) x[u] = first + u < d ? own[(i64)(first + u) * WARP] : 0.0;
+            for (int u = 0; u < AHEAD; u++) {
+                x[u] = next[u];
+                int later = first + AHEAD + u;
+                next[u] = later < d ? own[(i64)later * WARP] : 0.0;
+            }
 #pragma unroll
             for (int u = 0; u < AHEAD; u++) {
                 if (first + u >= d) continue;
@@ -165,7 +172,7 @@ struct Diagonal {
                     }
                 }
             }
-            if (COMPLETE && first % 16 == 16 - AHEAD) {
+            if (COMPLETE && (first + AHEAD) % 16 == 0) {
 #pragma unroll
                 for (int r = 0; r < R; r++) {
                     if (r >= n || !(product[r] > 1e100)) continue;
