@@ -242,8 +242,9 @@ def write_markdown(results: dict[str, Any], path: Path) -> None:
     text = f"""# Trees on a graphics processor
 
 {results["device"]}; a plain copy moves {results["copy_bandwidth"] / 1e12:.2f} TB/s, read and
-written (the last run). Made by `benchmarks/gpu.py`; the figures are in `gpu.json`. Seconds; "share" is the part of
-the copy bandwidth measured in the same run that the merges reach, counting the bytes that they
+written (the last run). Made by `benchmarks/gpu.py`; the figures are in `gpu.json`. Seconds;
+"share" is the part of the copy bandwidth measured in the same run that the merges reach,
+counting the bytes that they
 must read; "processor" is the compiled engine in one thread on the same machine. {
         results.get("notes", "")
     }
