@@ -32,6 +32,7 @@ ORDER = (
     "mixing",
     "frontier",
     "_kernels",
+    "_gpu",
     "agglomerate",
     "_branches",
     "posterior",

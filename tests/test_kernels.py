@@ -10,7 +10,15 @@ from bhclust._kernels.part import Member
 from bhclust._validation import BhclustError
 from bhclust.agglomerate import agglomerate
 from bhclust.mixing import Constant, DirichletProcess, Rose
-from bhclust.models import Bernoulli, Categorical, Gaussian, Mixed, Multinomial, Poisson
+from bhclust.models import (
+    Bernoulli,
+    Categorical,
+    DiagonalGaussian,
+    Gaussian,
+    Mixed,
+    Multinomial,
+    Poisson,
+)
 from tests.zoo import MODELS, MODELS_AND_HOLES, make_case
 
 METHODS = {
@@ -176,3 +184,11 @@ def test_gaussian_serves_both_engines():
     model = Gaussian().resolve(X)
     for mixing, rose in METHODS.values():
         assert_same_tree(model, model.suffstats(X), mixing, rose)
+
+
+def test_gains_beyond_the_exponential():
+    """A ratio of e^1000 and more is still compared with better ones (constant mixing)."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(60, 1000)) + 12 * rng.integers(0, 2, size=(60, 1))
+    model = DiagonalGaussian().resolve(X)
+    assert_same_tree(model, model.suffstats(X), Constant(0.3), True)

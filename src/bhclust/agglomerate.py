@@ -19,6 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bhclust import _progress
+from bhclust._gpu.device import Device, DeviceName, cuda_device, has_cuda
+from bhclust._gpu.encode import has_kernels
+from bhclust._gpu.search import DeviceSearch
 from bhclust._kernels.compile import announced_compilation
 from bhclust._kernels.engine import CompiledEngine, make_parts, n_slots_for
 from bhclust._kernels.loop import CompiledLoop
@@ -39,6 +42,9 @@ from bhclust.tree import Tree
 
 Progress = Callable[[int, int], None]
 EngineName = Literal["auto", "numpy", "compiled"]
+
+# From so many rows on, device="auto" takes a graphics processor: below, starting it costs more.
+_DEVICE_ROWS = 5000
 
 # Unions are formed in blocks of about this many numbers, so that temporaries stay in the cache.
 _BLOCK_NUMBERS = 1 << 17
@@ -112,6 +118,7 @@ def agglomerate(
     weight: FloatArray | None = None,
     engine: EngineName = "auto",
     n_jobs: int | None = None,
+    device: DeviceName | Device = "cpu",
     progress: Progress | None = None,
     leaf_names: tuple[str, ...] | None = None,
 ) -> Agglomeration:
@@ -136,6 +143,10 @@ def agglomerate(
     n_jobs : int, optional
         Threads of the compiled engine, -1 for one a processor; one by default. The first pairs
         of large tables are shared among them. The result does not depend on it.
+    device : {"cpu", "cuda", "auto"}
+        Where the search runs. ``"cuda"`` takes a graphics processor, for the library's own models
+        with unit weights, and gives the same tree; ``"auto"`` takes one if there is one for the
+        model and the table is large. `engine` is for the processor.
     progress : callable, optional
         Called with (merges done, merges in all).
     leaf_names : tuple of str, optional
@@ -159,6 +170,13 @@ def agglomerate(
     """
     n = len(leaf_stats)
     weight = np.ones(n) if weight is None else weight
+    chosen = choose_device(device, model, leaf_stats, weight)
+    if chosen is not None:
+        # The search, and its memory on the device, are gone when this statement is done.
+        found = DeviceSearch(chosen, model, leaf_stats, mixing, rose=rose).run(progress)
+        info = SearchInfo(chosen.name, found.n_pairs, found.n_rescans)
+        log_f = found.leaf_log_f
+        return _scored(found.steps, info, model, leaf_stats, mixing, weight, log_f, leaf_names)
     leaf_log_f = model.log_marginal(leaf_stats)
     frontier = Frontier(leaf_log_f, weight, mixing)
     worker = make_engine(engine, model, leaf_stats, frontier, rose=rose, n_jobs=n_jobs)
@@ -171,7 +189,21 @@ def agglomerate(
             merges, info = _search_compiled(loop, worker.name, progress=progress)
     _progress.follow(lambda: 1.0)
     del worker, frontier, loop  # the tree's own statistics take their place
-    parent, log_f = assemble(n, merges)
+    return _scored(merges, info, model, leaf_stats, mixing, weight, leaf_log_f, leaf_names)
+
+
+def _scored(
+    merges: list[Merge] | FloatArray,
+    info: SearchInfo,
+    model: ClusterModel,
+    leaf_stats: FloatArray,
+    mixing: Mixing,
+    weight: FloatArray,
+    leaf_log_f: FloatArray,
+    leaf_names: tuple[str, ...] | None,
+) -> Agglomeration:
+    """Return the tree that the merges make, with all node quantities."""
+    parent, log_f = assemble(len(leaf_stats), merges)
     tree = score_tree(
         parent,
         model,
@@ -182,6 +214,27 @@ def agglomerate(
         log_marginal=np.concatenate([leaf_log_f, log_f]),
     )
     return Agglomeration(tree, info)
+
+
+def choose_device(
+    device: DeviceName | Device, model: ClusterModel, leaf_stats: FloatArray, weight: FloatArray
+) -> Device | None:
+    """Return the device that a search runs on, None for the processor."""
+    if not isinstance(device, str):
+        return device
+    check_choice(device, ("cpu", "cuda", "auto"), name="device", owner="agglomerate")
+    if device == "cpu":
+        return None
+    served = has_kernels(model) and bool((weight == 1).all())
+    if device == "auto":
+        worthwhile = served and len(leaf_stats) >= _DEVICE_ROWS
+        return cuda_device() if worthwhile and has_cuda() else None
+    if not served:
+        raise BhclustError(
+            f"device='cuda' has no kernels for {type(model).__name__} with these weights; use "
+            "device='cpu'."
+        )
+    return cuda_device()
 
 
 def make_engine(
@@ -359,7 +412,7 @@ class Assembled(NamedTuple):
     log_f: FloatArray
 
 
-def assemble(n_leaves: int, merges: list[Merge]) -> Assembled:
+def assemble(n_leaves: int, merges: list[Merge] | FloatArray) -> Assembled:
     """Return the tree that the merges make.
 
     A root that was opened by absorb or collapse is dissolved: its children hang below the merger.
@@ -367,7 +420,7 @@ def assemble(n_leaves: int, merges: list[Merge]) -> Assembled:
     n_ids = n_leaves + len(merges)
     raw_parent = np.full(n_ids, -1, dtype=np.int32)
     dissolved = np.zeros(n_ids, dtype=np.bool_)
-    steps = np.array(merges, dtype=np.float64).reshape(-1, 4)
+    steps = np.asarray(merges, dtype=np.float64).reshape(-1, 4)
     left, right, operation = steps[:, :3].T.astype(np.int64)
     raw_parent[left] = raw_parent[right] = np.arange(n_leaves, n_ids)
     dissolved[left] = np.isin(operation, (Operation.ABSORB_RIGHT, Operation.COLLAPSE))

@@ -7,6 +7,7 @@ Dirichlet process, ``log p(D | T)`` for the other mixing priors.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import joblib
@@ -16,6 +17,7 @@ from scipy.optimize import minimize
 from bhclust import _progress
 from bhclust._coordinates import Coordinates, Prior
 from bhclust._fixed_tree import FixedTree, evaluate, gradient
+from bhclust._gpu.device import DeviceName
 from bhclust._polish import polish
 from bhclust._validation import FloatArray, check_choice
 from bhclust.agglomerate import EngineName, SearchInfo
@@ -300,6 +302,7 @@ class Plan(NamedTuple):
     sample_size: int = 1000
     part_size: int = 2000
     n_seeds: int = 1
+    device: DeviceName = "cpu"
 
 
 def fit_tree(
@@ -329,7 +332,15 @@ def fit_tree(
         used = leaves.take(np.sort(rng.choice(n, plan.learn_rows, replace=False)))
     coordinates = make_coordinates(prior, plan.learn, float(leaves.weight.sum()), used)
     names = coordinates.names
-    builder = Builder(leaves, plan.strategy, rose=rose, engine=plan.engine, n_jobs=plan.n_jobs)
+    build = partial(
+        Builder,
+        strategy=plan.strategy,
+        rose=rose,
+        engine=plan.engine,
+        n_jobs=plan.n_jobs,
+        device=plan.device,
+    )
+    builder = build(leaves)
     if not names:
         _begin_tree(builder, "building the tree")
         tree = builder(prior)
@@ -339,7 +350,7 @@ def fit_tree(
     if sampled:
         _progress.reserve(n**2)
         say(f"learning on a sample of {plan.learn_rows} of {n} rows")
-        sample = Builder(used, plan.strategy, rose=rose, engine=plan.engine, n_jobs=plan.n_jobs)
+        sample = build(used)
     learned = alternate(
         sample if sampled else builder,
         coordinates,

@@ -7,12 +7,15 @@ odds of ``r``, so a function takes a `Tree` (and the statistics for prediction) 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, logsumexp
 
+from bhclust._gpu.device import Device, DeviceName
+from bhclust._gpu.predict import DeviceMixture, prediction_device
 from bhclust._kernels.passes import sum_downward, upward
 from bhclust._validation import BhclustError, FloatArray, IntArray, check_choice, check_count
 from bhclust.mixing import DirichletProcess, Mixing
@@ -23,6 +26,8 @@ CutMethod = Literal["map", "threshold"]
 
 # Rows of new data that are scored against all nodes at a time: 16 MB of log densities.
 _BLOCK_NUMBERS = 1 << 21
+# Rows of new data whose statistics are sent to a device at a time.
+_DEVICE_ROWS = 1 << 18
 
 
 def log_split_probability(tree: Tree) -> FloatArray:
@@ -273,8 +278,22 @@ def log_joint_components(
     return out, components
 
 
-def log_predictive_density(tree: Tree, model: ClusterModel, mixing: Mixing, X: Any) -> FloatArray:
-    """Return the log predictive density of each new row."""
+def log_predictive_density(
+    tree: Tree,
+    model: ClusterModel,
+    mixing: Mixing,
+    X: Any,
+    *,
+    device: DeviceName | Device = "cpu",
+) -> FloatArray:
+    """Return the log predictive density of each new row.
+
+    ``device`` says where it is computed, as in `bhclust.agglomerate.agglomerate`.
+    """
+    mixture = _device_mixture(tree, model, mixing, X, device)
+    if mixture is not None:
+        blocks = (X[a : a + _DEVICE_ROWS] for a in range(0, X.shape[0], _DEVICE_ROWS))
+        return np.concatenate([mixture.log_density(model.suffstats(block)) for block in blocks])
     parts = [
         logsumexp(log_joint_components(tree, model, mixing, block)[0], axis=1)
         for block in _row_blocks(X, tree.n_nodes)
@@ -282,20 +301,51 @@ def log_predictive_density(tree: Tree, model: ClusterModel, mixing: Mixing, X: A
     return np.concatenate(parts)
 
 
+def _device_mixture(
+    tree: Tree, model: ClusterModel, mixing: Mixing, X: Any, device: DeviceName | Device
+) -> DeviceMixture | None:
+    """Return the predictive mixture on a device, a new cluster last; None for the processor."""
+    if isinstance(device, str) and device == "cpu":
+        return None
+    components = predictive_components(tree, mixing)
+    n_pairs = X.shape[0] * len(components.nodes)
+    chosen = prediction_device(device, model, tree.weight[: tree.n_leaves], n_pairs)
+    if chosen is None:
+        return None
+    stats = _stats(tree)[components.nodes]
+    # A new cluster is one without items.
+    stats = np.vstack([stats, np.zeros((1, stats.shape[1]))])
+    log_weight = np.append(components.log_weight, components.log_new)
+    return DeviceMixture(chosen, model, stats, log_weight)
+
+
 def cluster_probabilities(
-    tree: Tree, model: ClusterModel, mixing: Mixing, X: Any, labels: IntArray
+    tree: Tree,
+    model: ClusterModel,
+    mixing: Mixing,
+    X: Any,
+    labels: IntArray,
+    *,
+    device: DeviceName | Device = "cpu",
 ) -> FloatArray:
     """Return the probability of each cluster for new rows, "a new cluster" last.
 
     A new row joins the cluster of a random item of the tree. Column c is the probability that this
     item has label c, averaged over all tree-consistent partitions; so a node above the cut
-    gives to each cluster below it in proportion to its size.
+    gives to each cluster below it in proportion to its size. ``device`` says where the densities
+    are computed.
     """
     components = predictive_components(tree, mixing)
     share = _label_shares(tree, labels)[components.nodes]
+    mixture = _device_mixture(tree, model, mixing, X, device)
+    joints: Iterable[FloatArray] = (
+        log_joint_components(tree, model, mixing, block)[0]
+        for block in _row_blocks(X, tree.n_nodes)
+    )
+    if mixture is not None:
+        joints = mixture.joint(model.suffstats(X))
     parts = []
-    for block in _row_blocks(X, tree.n_nodes):
-        joint, _ = log_joint_components(tree, model, mixing, block)
+    for joint in joints:
         responsibility = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
         known = responsibility[:, :-1] @ share
         parts.append(np.column_stack([known, responsibility[:, -1]]))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from bhclust import _progress
 from bhclust._coordinates import Prior
 from bhclust._fixed_tree import FixedTree, evaluate
+from bhclust._gpu.device import DeviceName
 from bhclust._linkage import LinkageMethod, linkage_parent
 from bhclust._validation import BhclustError, FloatArray, IntArray
 from bhclust.agglomerate import (
@@ -82,8 +83,8 @@ class Builder:
         One of `STRATEGIES`.
     rose : bool
         Whether nodes may have any number of children.
-    engine, n_jobs
-        As in `agglomerate`.
+    engine, n_jobs, device
+        As in `agglomerate`; other strategies than greedy run on the processor.
 
     Attributes
     ----------
@@ -103,8 +104,10 @@ class Builder:
         rose: bool,
         engine: EngineName = "auto",
         n_jobs: int | None = None,
+        device: DeviceName = "cpu",
     ) -> None:
         self.leaves, self.rose, self.engine, self.n_jobs = leaves, rose, engine, n_jobs
+        self.device = device
         self.tried = STRATEGIES[strategy]
         self.origin = ""
         self.search = SearchInfo("none", 0, 0)
@@ -148,6 +151,7 @@ class Builder:
                 weight=weight,
                 engine=self.engine,
                 n_jobs=self.n_jobs,
+                device=self.device,
                 leaf_names=names,
             )
             return _judged(tree, origin, prior)

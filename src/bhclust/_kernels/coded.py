@@ -29,13 +29,13 @@ _SMALL_PARTNER = 8
 class Packing:
     """How columns with given numbers of values are packed into groups."""
 
-    def __init__(self, sizes: npt.NDArray[np.int64]) -> None:
+    def __init__(self, sizes: npt.NDArray[np.int64], largest: int = _LARGEST_GROUP) -> None:
         self.sizes = sizes
         self.group = np.zeros(len(sizes), dtype=np.int64)
         self.stride = np.ones(len(sizes), dtype=np.int64)
         combinations = [1]
         for j, size in enumerate(sizes):
-            if combinations[-1] * size > _LARGEST_GROUP and combinations[-1] > 1:
+            if combinations[-1] * size > largest and combinations[-1] > 1:
                 combinations.append(1)
             self.group[j] = len(combinations) - 1
             self.stride[j] = combinations[-1]

@@ -341,7 +341,8 @@ def _ratio(values, i, j, gain, code, parameter, log_gamma):
     elif code == _CONSTANT:
         # where r ≥ γ on both sides only a join matters, and it has L = (1 - γ) + γ e^G
         if raw > log_q_join(parameter) + 1e-9:
-            needed = math.log(math.exp(raw) - (1 - parameter)) - math.log(parameter)
+            # exp(raw) itself overflows for large clusters
+            needed = raw + math.log1p((parameter - 1) * math.exp(-raw)) - math.log(parameter)
         elif operation == _JOIN:
             needed = gain
     elif raw > 0:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bhclust import explanations, io, posterior
 from bhclust._coordinates import Prior
+from bhclust._gpu.device import DeviceName
 from bhclust._validation import (
     BhclustError,
     FloatArray,
@@ -71,6 +72,7 @@ class _TreeClustering(GrowingMixin, ViewMixin, ClusterMixin, BaseEstimator):  # 
     n_seeds: int
     engine: EngineName
     n_jobs: int | None
+    device: DeviceName
     random_state: Any
     verbose: bool
 
@@ -155,13 +157,17 @@ class _TreeClustering(GrowingMixin, ViewMixin, ClusterMixin, BaseEstimator):  # 
         """Return the probability of each cluster of `labels_`, "a new cluster" last."""
         values = self._encode(X)
         tree, labels = self._predictive()
-        return posterior.cluster_probabilities(tree, self.model_, self.mixing_, values, labels)
+        return posterior.cluster_probabilities(
+            tree, self.model_, self.mixing_, values, labels, device=self.device
+        )
 
     def score_samples(self, X: Any) -> FloatArray:
         """Return the log predictive density of each row."""
         values = self._encode(X)
         tree = self._predictive().tree
-        return posterior.log_predictive_density(tree, self.model_, self.mixing_, values)
+        return posterior.log_predictive_density(
+            tree, self.model_, self.mixing_, values, device=self.device
+        )
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log predictive density of the rows."""
@@ -288,6 +294,7 @@ class _TreeClustering(GrowingMixin, ViewMixin, ClusterMixin, BaseEstimator):  # 
         owner = type(self).__name__
         check_choice(self.mixing, self._mixings, name="mixing", owner=owner)
         check_choice(self.engine, ("auto", "numpy", "compiled"), name="engine", owner=owner)
+        check_choice(self.device, ("cpu", "cuda", "auto"), name="device", owner=owner)
         if self.n_clusters is not None:
             check_count(self.n_clusters, name="n_clusters", owner=owner)
         if self.mixing == "dirichlet_process":
@@ -311,6 +318,7 @@ class _TreeClustering(GrowingMixin, ViewMixin, ClusterMixin, BaseEstimator):  # 
             sample_size=check_count(self.sample_size, name="sample_size", owner=owner, lowest=2),
             part_size=check_count(self.part_size, name="part_size", owner=owner, lowest=2),
             n_seeds=check_count(self.n_seeds, name="n_seeds", owner=owner),
+            device=self.device,
         )
 
     def _rng(self) -> np.random.Generator:
@@ -482,6 +490,10 @@ class BayesianHierarchicalClustering(_TreeClustering):
     engine : {"auto", "numpy", "compiled"}
         What computes the scores; all engines give the same tree. ``"auto"`` takes the compiled
         one for the library's own models, and NumPy for others and for weighted rows.
+    device : {"cpu", "cuda", "auto"}
+        Where the greedy search and the predictive density run. ``"cuda"`` takes a graphics
+        processor (``pip install 'bhclust[gpu]'``) and gives the same tree; ``"auto"`` takes one if
+        there is one and the table is large.
     random_state : int or Generator, optional
         Seed of the restarts and of the sample that is learned on (None: a fixed seed, so that a
         fit is repeatable), and of `sample` and `sample_partitions` (None: a new one each time).
@@ -555,6 +567,7 @@ class BayesianHierarchicalClustering(_TreeClustering):
         n_seeds: int = 1,
         engine: EngineName = "auto",
         n_jobs: int | None = None,
+        device: DeviceName = "cpu",
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -575,6 +588,7 @@ class BayesianHierarchicalClustering(_TreeClustering):
         self.n_seeds = n_seeds
         self.engine = engine
         self.n_jobs = n_jobs
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
@@ -588,6 +602,7 @@ class BayesianRoseTree(_TreeClustering):
     ----------
     model, alpha, gamma, n_clusters, column_kinds, learn, strategy, n_restarts, max_iter, polish, \
 learn_rows, sample_size, part_size, n_seeds, engine, random_state, verbose
+learn_rows, engine, device, random_state, verbose
         As in `BayesianHierarchicalClustering`.
     mixing : {"rose", "constant", "dirichlet_process"}
         ``"rose"`` weighs one cluster by ``1 - (1 - gamma)^(children - 1)``, so that a cascade of
@@ -629,6 +644,7 @@ learn_rows, sample_size, part_size, n_seeds, engine, random_state, verbose
         n_seeds: int = 1,
         engine: EngineName = "auto",
         n_jobs: int | None = None,
+        device: DeviceName = "cpu",
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -649,6 +665,7 @@ learn_rows, sample_size, part_size, n_seeds, engine, random_state, verbose
         self.n_seeds = n_seeds
         self.engine = engine
         self.n_jobs = n_jobs
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
 

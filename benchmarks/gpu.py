@@ -1,0 +1,353 @@
+"""Exact trees on a graphics processor: time, memory, share of the memory bandwidth, same trees.
+
+    python benchmarks/gpu.py                       # everything; about 12 minutes on one H200
+    python benchmarks/gpu.py --only same trees     # some of the sections
+    python benchmarks/gpu.py --largest 100000      # smaller tables only
+
+Every case runs once to warm up on a small table, so that compilation stays out of the numbers
+(CuPy keeps compiled kernels on disk), and once in earnest. ``total`` is the clock time of
+`agglomerate` on statistics that are ready, with everything: what goes to the device, the search,
+and the scored tree. The share of the bandwidth is the bytes that the merges must read (the
+statistics of every live cluster once a pass, and what a score needs besides them) per second, over
+the bandwidth of a plain copy on the same card, bytes read and written both counted.
+Results are added to ``docs/results/gpu.json``, and ``docs/results/gpu.md`` is written from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bhclust import BayesianHierarchicalClustering, models
+from bhclust._gpu.device import cuda_device
+from bhclust._gpu.search import DeviceSearch
+from bhclust.agglomerate import agglomerate
+from bhclust.mixing import DirichletProcess, Rose
+from speed import make_data
+
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
+#: model, data, columns, rows, rose tree
+TREES = [
+    *(("Bernoulli", "binary", 64, n, False) for n in (10_000, 30_000, 100_000, 300_000, 1_000_000)),
+    *(("DiagonalGaussian", "real", 64, n, False) for n in (10_000, 100_000, 1_000_000)),
+    ("Gaussian", "real", 16, 10_000, False),
+    ("Gaussian", "real", 16, 100_000, False),
+    ("Categorical", "categorical", 16, 100_000, False),
+    ("Poisson", "poisson", 16, 100_000, False),
+    ("Bernoulli", "binary", 64, 100_000, True),
+]
+PROCESSOR_ROWS = 30_000
+
+
+def copy_bandwidth() -> float:
+    """Return the bytes a second of a large copy on the card, read and written both counted."""
+    cupy = cuda_device().arrays
+    source = cupy.random.random(1 << 28)
+    target = cupy.empty_like(source)
+    seconds = []
+    for _ in range(7):
+        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        cupy.copyto(target, source)
+        stop.record()
+        stop.synchronize()
+        seconds.append(cupy.cuda.get_elapsed_time(start, stop) / 1e3)
+    return float(2 * source.nbytes / np.median(seconds))
+
+
+def mixing_of(rose: bool) -> Any:
+    return Rose(0.5) if rose else DirichletProcess(1.0)
+
+
+@contextmanager
+def recorded_searches() -> Iterator[list[Any]]:
+    """Collect what the searches inside find, with their times."""
+    found: list[Any] = []
+    run = DeviceSearch.run
+
+    def recorded(self: DeviceSearch, progress: Any = None) -> Any:
+        found.append(run(self, progress))
+        return found[-1]
+
+    DeviceSearch.run = recorded  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        DeviceSearch.run = run  # type: ignore[method-assign]
+
+
+def run_tree(name: str, kind: str, d: int, n: int, rose: bool, bandwidth: float) -> dict[str, Any]:
+    """Build one tree on the card, and on the processor if the table is small."""
+    device, mixing = cuda_device(), mixing_of(rose)
+    pool = device.arrays.get_default_memory_pool()
+    X = make_data(kind, n, d)
+    model = getattr(models, name)().resolve(X)
+    stats = model.suffstats(X)
+    small = stats[:500]
+    agglomerate(model, small, mixing, rose=rose, device="cuda")
+    pool.free_all_blocks()
+    with recorded_searches() as searches:
+        started = time.perf_counter()
+        tree = agglomerate(model, stats, mixing, rose=rose, device="cuda").tree
+        total = time.perf_counter() - started
+    found, memory = searches[-1], pool.total_bytes()
+    row: dict[str, Any] = {
+        "model": name,
+        "rows": n,
+        "columns": d,
+        "rose": rose,
+        "first_pairs": found.seconds_first,
+        "merges": found.seconds_merges,
+        "search": found.seconds_first + found.seconds_merges,
+        "total": total,
+        "microseconds_a_merge": found.seconds_merges / n * 1e6,
+        "rescans": found.n_rescans,
+        "pairs": found.n_pairs,
+        "memory": memory,
+        "bytes_read": found.bytes_read,
+        "bandwidth_share": found.bytes_read / found.seconds_merges / bandwidth,
+    }
+    if n <= PROCESSOR_ROWS:
+        agglomerate(model, small, mixing, rose=rose)
+        started = time.perf_counter()
+        reference = agglomerate(model, stats, mixing, rose=rose).tree
+        row["processor"] = time.perf_counter() - started
+        row["same_tree"] = bool((tree.parent == reference.parent).all())
+    return row
+
+
+def same_cases(n: int) -> dict[str, tuple[Any, np.ndarray]]:
+    """Return a model and a table of n rows for every model, with and without holes."""
+    rng = np.random.default_rng(5)
+    label = rng.integers(20, size=n)
+    binary, codes = make_data("binary", n, 64), make_data("categorical", n, 16)
+    counts, real = make_data("poisson", n, 16), make_data("real", n, 64)
+    shares = rng.dirichlet(np.full(12, 0.5), size=20)
+    words = np.array([rng.multinomial(40, p) for p in shares[label]], dtype=float)
+    phase, speed = rng.uniform(0, 6, 20)[label, None], rng.uniform(0.3, 1.2, 20)[label, None]
+    curves = np.sin(np.arange(12.0) * speed + phase) + 0.3 * rng.normal(size=(n, 12))
+    mixed_data = np.hstack([binary[:, :8], codes[:, :4], real[:, :6]])
+    mixed = models.Mixed(
+        [
+            (models.Bernoulli(), list(range(8))),
+            (models.Categorical(), list(range(8, 12))),
+            (models.DiagonalGaussian(), list(range(12, 18))),
+        ]
+    )
+
+    def holes(X: np.ndarray) -> np.ndarray:
+        return np.where(rng.random(X.shape) < 0.1, np.nan, X)
+
+    cases: dict[str, tuple[Any, np.ndarray]] = {
+        "Bernoulli": (models.Bernoulli(), binary),
+        "Categorical": (models.Categorical(), codes),
+        "Poisson": (models.Poisson(), counts),
+        "DiagonalGaussian": (models.DiagonalGaussian(), real),
+        "TimeSeries": (models.TimeSeries(), curves),
+        "Mixed": (mixed, mixed_data),
+    }
+    cases |= {f"{name}, holes": (model, holes(X)) for name, (model, X) in cases.items()}
+    cases["Multinomial"] = (models.Multinomial(), words)
+    cases["Gaussian"] = (models.Gaussian(), real[:, :16])
+    return cases
+
+
+def run_same(n: int = 5_000) -> list[dict[str, Any]]:
+    """Compare the trees of the card with those of the processor for every model."""
+    rows = []
+    for name, (model, X) in same_cases(n).items():
+        resolved = model.resolve(X)
+        stats = resolved.suffstats(X)
+        for rose in (False, True):
+            tree = agglomerate(resolved, stats, mixing_of(rose), rose=rose, device="cuda").tree
+            other = agglomerate(resolved, stats, mixing_of(rose), rose=rose, n_jobs=-1).tree
+            same = len(tree.parent) == len(other.parent) and bool(
+                (tree.parent == other.parent).all()
+            )
+            row: dict[str, Any] = {"model": name, "rows": n, "rose": rose, "same_tree": same}
+            if same:
+                ours, theirs = tree.log_odds[n:], other.log_odds[n:]
+                scale = np.maximum(np.abs(theirs), 1.0)
+                row["largest_difference"] = float(np.max(np.abs(ours - theirs) / scale))
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+    return rows
+
+
+def run_prediction() -> list[dict[str, Any]]:
+    """Time the density of new rows under a fitted tree, on the card and on the processor."""
+    rows = []
+    for name, kind in (("Bernoulli", "binary"), ("DiagonalGaussian", "real")):
+        X = make_data(kind, 1_010_000, 64)
+        model = getattr(models, name)()
+        fit = BayesianHierarchicalClustering(
+            model=model, strategy="greedy", learn=False, device="cuda"
+        ).fit(X[:10_000])
+        new = X[10_000:]
+        fit.score_samples(new[:1000])
+        started = time.perf_counter()
+        on_card = fit.score_samples(new)
+        seconds = time.perf_counter() - started
+        fit.device = "cpu"
+        started = time.perf_counter()
+        on_processor = fit.score_samples(new[:200])
+        rows.append(
+            {
+                "model": name,
+                "fitted_rows": 10_000,
+                "new_rows": len(new),
+                "seconds": seconds,
+                "processor_seconds_per_million": (time.perf_counter() - started) * 5000,
+                "largest_difference": float(np.max(np.abs(on_card[:200] - on_processor))),
+            }
+        )
+        print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def table(rows: list[dict[str, Any]], columns: dict[str, str]) -> str:
+    """Return a Markdown table of some columns."""
+
+    def cell(value: Any) -> str:
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, int):
+            return f"{value:,}"
+        return f"{value:.3g}" if isinstance(value, float) else ("" if value is None else str(value))
+
+    lines = [" | ".join(columns.values()), " | ".join("---" for _ in columns)]
+    lines += [" | ".join(cell(row.get(key)) for key in columns) for row in rows]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def write_markdown(results: dict[str, Any], path: Path) -> None:
+    """Write the tables for readers."""
+    trees = [
+        row
+        | {
+            "kind": row["model"] + (", rose tree" if row["rose"] else ""),
+            "gigabytes": row["memory"] / 1e9,
+            "percent": 100 * row["bandwidth_share"],
+        }
+        for row in results.get("trees", [])
+    ]
+    text = f"""# Trees on a graphics processor
+
+{results["device"]}; a plain copy moves {results["copy_bandwidth"] / 1e12:.2f} TB/s, read and
+written (the last run). Made by `benchmarks/gpu.py`; the figures are in `gpu.json`. Seconds;
+"share" is the part of the copy bandwidth measured in the same run that the merges reach,
+counting the bytes that they
+must read; "processor" is the compiled engine in one thread on the same machine. {
+        results.get("notes", "")
+    }
+
+## Time and memory
+
+{
+        table(
+            trees,
+            {
+                "kind": "model",
+                "rows": "rows",
+                "columns": "columns",
+                "first_pairs": "first pairs",
+                "merges": "merges",
+                "total": "in all, scored",
+                "microseconds_a_merge": "µs a merge",
+                "rescans": "rescans",
+                "gigabytes": "GB on the card",
+                "percent": "share, %",
+                "processor": "processor",
+                "same_tree": "same tree",
+            },
+        )
+    }
+
+## The same tree
+
+Log odds of all nodes, largest difference relative to the larger of one and their size.
+
+{
+        table(
+            results.get("same", []),
+            {
+                "model": "model",
+                "rose": "rose tree",
+                "rows": "rows",
+                "same_tree": "same tree",
+                "largest_difference": "largest difference",
+            },
+        )
+    }
+
+## New rows
+
+{
+        table(
+            results.get("prediction", []),
+            {
+                "model": "model",
+                "fitted_rows": "fitted rows",
+                "new_rows": "new rows",
+                "seconds": "seconds",
+                "processor_seconds_per_million": "processor, a million rows (from 200)",
+                "largest_difference": "largest difference",
+            },
+        )
+    }
+"""
+    path.write_text(text, "utf-8")
+
+
+def main() -> None:
+    """Run what was asked for and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=("trees", "same", "prediction"))
+    parser.add_argument("--models", nargs="+", help="only these models in the section trees")
+    parser.add_argument("--smallest", type=int, default=0, help="rows of the smallest table")
+    parser.add_argument("--largest", type=int, default=1_000_000, help="rows of the largest table")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the results")
+    arguments = parser.parse_args()
+    file = arguments.output / "gpu.json"
+    results: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    cupy = cuda_device().arrays
+    results["device"] = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    results["python"], results["cupy"] = platform.python_version(), cupy.__version__
+    results["copy_bandwidth"] = copy_bandwidth()
+    print(f"copy: {results['copy_bandwidth'] / 1e12:.2f} TB/s", flush=True)
+    wanted = arguments.only or ("trees", "same", "prediction")
+
+    def save() -> None:
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+        write_markdown(results, arguments.output / "gpu.md")
+
+    if "trees" in wanted:
+        kept = {(r["model"], r["rows"], r["rose"]): r for r in results.get("trees", [])}
+        for name, kind, d, n, rose in TREES:
+            chosen = arguments.models is None or name in arguments.models
+            if chosen and arguments.smallest <= n <= arguments.largest:
+                row = run_tree(name, kind, d, n, rose, results["copy_bandwidth"])
+                kept[name, n, rose] = row
+                print(json.dumps(row), flush=True)
+            order = [(m, rows, r) for m, _, _, rows, r in TREES]
+            results["trees"] = [kept[key] for key in order if key in kept]
+            save()
+    if "same" in wanted:
+        results["same"] = run_same()
+        save()
+    if "prediction" in wanted:
+        results["prediction"] = run_prediction()
+        save()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The search and prediction on a graphics processor."""

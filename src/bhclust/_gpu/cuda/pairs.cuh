@@ -1,0 +1,195 @@
+// Kernels that score many leaves at once: the first pairs of a search, and new items.
+
+// log f of each leaf.
+template <class M>
+__global__ void __launch_bounds__(BHCLUST_THREADS, 1) leaf_log_marginals(i64 n_leaves, double* out) {
+    BHCLUST_SHARED(shared);
+    const Search& s = *(const Search*)record;
+    const M& model = *(const M*)(record + sizeof(Search) / 8);
+    Memory memory = share_memory(shared, s, 1);
+    for (i64 leaf = blockIdx.x; leaf < n_leaves; leaf += gridDim.x) {
+        model.gather(memory.focus, Place{0, (int)leaf}, Place{-1, 0}, memory.board->sums);
+        __syncthreads();
+        double log_f = model.prepare(memory.focus, memory.board->sums);
+        if (threadIdx.x == 0) out[leaf] = log_f;
+        __syncthreads();
+    }
+}
+
+// Find the best partner of each leaf among the leaves after it. A block takes R rows at a time.
+template <bool ROSE, class M, int R>
+__global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row, i64 stop_row) {
+    BHCLUST_SHARED(shared);
+    const Search& s = *(const Search*)record;
+    const M& model = *(const M*)(record + sizeof(Search) / 8);
+    Memory memory = share_memory(shared, s, R);
+    Board& board = *memory.board;
+    const Region& g = s.regions[0];
+    const double prior = odds_prior(s.mixing, 2.0);
+    const int n = (int)s.n_leaves;
+    for (i64 row = first_row + (i64)blockIdx.x * R; row < stop_row; row += (i64)gridDim.x * R) {
+        const int n_rows = (int)(stop_row - row < R ? stop_row - row : R);
+        for (int r = 0; r < n_rows; r++) {
+            double* focus = memory.focus + r * s.focus_apart;
+            model.gather(focus, Place{0, (int)row + r}, Place{-1, 0}, board.sums);
+            __syncthreads();
+            model.prepare(focus, board.sums);
+            if (threadIdx.x == 0) board.row_nodes[r] = node_at<ROSE>(s, Place{0, (int)row + r});
+        }
+        __syncthreads();
+        Entry best[R];
+        double largest[R];
+        for (int r = 0; r < R; r++) {
+            best[r] = no_entry();
+            largest[r] = -INFINITE;
+        }
+        constexpr int WIDTH = M::ONE_BY_ONE ? 1 : WARP;
+        for (i64 start = ((row + 1) / WIDTH + warp_of_thread()) * WIDTH; start < n; start += warps_of_block() * WIDTH) {
+            int p = (int)start + (M::ONE_BY_ONE ? 0 : lane_of_thread());
+            bool live = p < n;
+            double log_f[R];
+            for (int r = 0; r < R; r++) log_f[r] = 0.0;
+            model.template singles<R>(memory.focus, s.focus_apart, n_rows, live ? p : start, memory.scratch, log_f);
+            if (!live || (M::ONE_BY_ONE && lane_of_thread() > 0)) continue;
+            double own = ROSE ? g.evidence[p] : g.mass[p];
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                if (r >= n_rows || p <= row + r) continue;
+                if (ROSE) {
+                    // Two leaves can only be joined, and then the ratio grows with the gain.
+                    double gain = log_f[r] - (board.row_nodes[r].evidence + own);
+                    if (!(gain >= largest[r] - SLACK)) continue;
+                    largest[r] = fmax(largest[r], gain);
+                    Node other = node_at<ROSE>(s, Place{0, p});
+                    RatioScore found = ratio_score(board.row_nodes[r], other, gain, s.mixing);
+                    Entry entry{found.score, found.tiebreak, found.needed, p, -1};
+                    if (better<ROSE>(entry, best[r])) best[r] = entry;
+                } else {
+                    double raw = prior + log_f[r] - (board.row_nodes[r].mass + own);
+                    // A thread meets its partners in the order of their ids: on a tie the first stays.
+                    if (raw > best[r].score - 1.0 / ODDS_STEPS) {
+                        double rounded = round_odds(raw);
+                        if (rounded > best[r].score) {
+                            best[r].score = rounded;
+                            best[r].id = p;
+                        }
+                    }
+                }
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            if (r >= n_rows) continue;
+            Entry found = block_best<ROSE>(best[r], board.entries);
+            if (threadIdx.x != 0) continue;
+            i64 at = row + r;
+            g.score[at] = found.score;
+            g.partner[at] = found.score > -INFINITE ? found.id : -1;
+            if (ROSE) g.tiebreak[at] = found.tiebreak;
+            if (ROSE) g.needed[at] = found.needed;
+        }
+        __syncthreads();
+    }
+}
+
+// Make some clusters the foci; the offsets of their densities stand in the mass of the rows.
+template <class M, int R>
+BHCLUST_DEVICE void take_foci(
+    const Search& s, const M& model, Memory memory, i64 cluster, int n, const double* log_weight
+) {
+    for (int r = 0; r < n; r++) {
+        double* focus = memory.focus + r * s.focus_apart;
+        model.gather(focus, Place{1, (int)cluster + r}, Place{-1, 0}, memory.board->sums);
+        __syncthreads();
+        double log_f = model.prepare(focus, memory.board->sums);
+        if (threadIdx.x == 0) memory.board->row_nodes[r].mass = log_weight[cluster + r] - log_f;
+    }
+    __syncthreads();
+}
+
+// Write log weight + log f(item | cluster) of every item (region 0) and cluster (region 1);
+// the matrix has a row a cluster. Items are dealt to blocks in chunks.
+template <class M, int R>
+__global__ void __launch_bounds__(BHCLUST_THREADS, 1) joint_densities(
+    i64 n_items, i64 n_clusters, i64 chunk, const double* log_weight, double* out
+) {
+    BHCLUST_SHARED(shared);
+    const Search& s = *(const Search*)record;
+    const M& model = *(const M*)(record + sizeof(Search) / 8);
+    Memory memory = share_memory(shared, s, R);
+    Board& board = *memory.board;
+    for (i64 first_item = (i64)blockIdx.x * chunk; first_item < n_items; first_item += (i64)gridDim.x * chunk) {
+        const i64 stop_item = first_item + chunk < n_items ? first_item + chunk : n_items;
+        for (i64 cluster = 0; cluster < n_clusters; cluster += R) {
+            const int n = (int)(n_clusters - cluster < R ? n_clusters - cluster : R);
+            take_foci<M, R>(s, model, memory, cluster, n, log_weight);
+            constexpr int WIDTH = M::ONE_BY_ONE ? 1 : WARP;
+            for (i64 start = first_item + warp_of_thread() * WIDTH; start < stop_item; start += warps_of_block() * WIDTH) {
+                i64 item = start + (M::ONE_BY_ONE ? 0 : lane_of_thread());
+                bool live = item < stop_item;
+                double log_f[R];
+                for (int r = 0; r < R; r++) log_f[r] = 0.0;
+                model.template singles<R>(
+                    memory.focus, s.focus_apart, n, live ? item : start, memory.scratch, log_f
+                );
+#pragma unroll
+                for (int r = 0; r < R; r++)
+                    if (live && r < n) out[(cluster + r) * n_items + item] = log_f[r] + board.row_nodes[r].mass;
+            }
+            __syncthreads();
+        }
+    }
+}
+
+// Write log Σ exp(log weight + log f(item | cluster)) over all clusters (region 1) for each item
+// (region 0). A block has several items a thread, so that a focus is worth its while.
+template <class M, int R>
+__global__ void __launch_bounds__(BHCLUST_THREADS, 1) mixture_densities(
+    i64 n_items, i64 n_clusters, const double* log_weight, double* out
+) {
+    constexpr int ITEMS = 4, WIDTH = M::ONE_BY_ONE ? 1 : WARP;
+    BHCLUST_SHARED(shared);
+    const Search& s = *(const Search*)record;
+    const M& model = *(const M*)(record + sizeof(Search) / 8);
+    Memory memory = share_memory(shared, s, R);
+    Board& board = *memory.board;
+    const i64 apart = (i64)warps_of_block() * WIDTH, chunk = ITEMS * apart;
+    for (i64 first = (i64)blockIdx.x * chunk; first < n_items; first += (i64)gridDim.x * chunk) {
+        double largest[ITEMS], sum[ITEMS];
+        for (int u = 0; u < ITEMS; u++) {
+            largest[u] = -INFINITE;
+            sum[u] = 0.0;
+        }
+        for (i64 cluster = 0; cluster < n_clusters; cluster += R) {
+            const int n = (int)(n_clusters - cluster < R ? n_clusters - cluster : R);
+            take_foci<M, R>(s, model, memory, cluster, n, log_weight);
+#pragma unroll
+            for (int u = 0; u < ITEMS; u++) {
+                const i64 start = first + u * apart + warp_of_thread() * WIDTH;
+                if (start >= n_items) continue;
+                const i64 item = start + (M::ONE_BY_ONE ? 0 : lane_of_thread());
+                double log_f[R];
+                for (int r = 0; r < R; r++) log_f[r] = 0.0;
+                model.template singles<R>(
+                    memory.focus, s.focus_apart, n, item < n_items ? item : start, memory.scratch, log_f
+                );
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    if (r >= n) continue;
+                    double value = log_f[r] + board.row_nodes[r].mass;
+                    if (value > largest[u]) {
+                        sum[u] = sum[u] * exp(largest[u] - value) + 1.0;
+                        largest[u] = value;
+                    } else if (value > -INFINITE) {
+                        sum[u] += exp(value - largest[u]);
+                    }
+                }
+            }
+            __syncthreads();
+        }
+        for (int u = 0; u < ITEMS; u++) {
+            const i64 item = first + u * apart + warp_of_thread() * WIDTH + (M::ONE_BY_ONE ? 0 : lane_of_thread());
+            if (item < n_items) out[item] = largest[u] + log(sum[u]);
+        }
+    }
+}

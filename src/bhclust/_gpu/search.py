@@ -1,0 +1,301 @@
+"""The exact greedy search on a device: arrays, launches, and what comes back.
+
+The steps are those of `bhclust.agglomerate`, and so is the tree. The host only starts the
+kernels: one launch does thousands of merges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bhclust._gpu.device import Device, Program, Words
+from bhclust._gpu.encode import EncodedPart, Rows, encode, model_type, model_words
+from bhclust._kernels import nodes
+from bhclust._validation import BhclustError, FloatArray
+from bhclust.mixing import Mixing
+from bhclust.models import ClusterModel
+
+# As in search.cuh
+_ROWS = 4
+_BOARD_BYTES = 4096
+_MOST_FOCI = 8
+_ENTRY_WORDS = 4
+# Words of the control record: positions (2), holes (2), their places (4), merges, rescans, pairs,
+# failed, leaves and clusters read
+_CONTROL_WORDS = 14
+_N_MERGES, _N_RESCANS, _N_PAIRS, _FAILED, _LEAVES_READ, _CLUSTERS_READ = range(8, 14)
+# What a pass reads of each cluster besides its statistics: a mass and an id, or, for a new cluster
+# that is offered to all, a mass, a score and a partner
+_RESCAN_BYTES, _OFFER_BYTES = 12, 20
+# Steps between two returns to the interpreter: for progress, and for an interrupt.
+_STEPS = 20_000
+# Rows of first pairs that are scored between two returns, times the leaves.
+_FIRST_PAIRS = 1 << 38
+
+_LEAF_FIELDS = ("id", "partner", "score", "tiebreak", "needed", "mass", "evidence")
+_CLUSTER_FIELDS = (
+    *_LEAF_FIELDS,
+    "weight",
+    "log_d",
+    "log_1m_r",
+    "log_1m_pi",
+    "n_children",
+    "child_mass",
+    "child_log_d",
+)
+# What a binary tree does not need
+_ROSE_FIELDS = frozenset(_CLUSTER_FIELDS) - {"id", "partner", "score", "mass", "weight"}
+
+
+class Found(NamedTuple):
+    """Result of a search: left, right, operation and log f of each merge, and what it cost.
+
+    ``bytes_read`` is what the merges must read: the statistics of every live cluster once a pass.
+    """
+
+    steps: FloatArray
+    leaf_log_f: FloatArray
+    n_pairs: int
+    n_rescans: int
+    seconds_first: float
+    seconds_merges: float
+    bytes_read: int
+
+
+class Layout(NamedTuple):
+    """How a block's memory is shared out; what does not fit is kept in device memory."""
+
+    n_foci: int
+    shared_bytes: int
+    far_focus: Any
+    far_scratch: Any
+
+
+class DeviceSearch:
+    """A search over leaves with unit weights, on a device."""
+
+    def __init__(
+        self,
+        device: Device,
+        model: ClusterModel,
+        leaf_stats: FloatArray,
+        mixing: Mixing,
+        *,
+        rose: bool,
+    ) -> None:
+        n = len(leaf_stats)
+        self._device, self._rose, self._n = device, rose, n
+        device.require(needed_bytes(leaf_stats, rose=rose), f"a tree of {n:,} rows")
+        # Merged clusters that can be alive at once, the one being made, and two holes.
+        n_slots = n // 2 + 4
+        self._parts = parts_of(model, Rows(device, leaf_stats, None, n_slots, n))
+        self._leaves = self._region(n, _LEAF_FIELDS)
+        self._clusters = self._region(n_slots, _CLUSTER_FIELDS)
+        log_leaf = mixing.log_leaf(np.ones(n))
+        self._leaves["id"][:] = device.put(np.arange(n, dtype=np.int32))
+        xp = device.arrays
+        self._merges = xp.zeros((max(n - 1, 1), 3), dtype=np.int32)
+        self._log_f = xp.zeros(max(n - 1, 1))
+        self._leaf_log_f = xp.zeros(n)
+        self._position_of = xp.zeros(2 * n, dtype=np.int32)
+        self._position_of[:n] = xp.arange(n, dtype=np.int32)
+        control = np.zeros(_CONTROL_WORDS, dtype=np.int64)
+        control[0] = n
+        self._control = device.put(control)
+        self._log_gamma = device.put(nodes.log_gamma_of_sizes(n + 1))
+        entries = _ENTRY_WORDS * 2 * device.n_blocks
+        self._block_best = xp.zeros(entries, dtype=np.int64)
+        self._row_best = xp.zeros(entries * _ROWS, dtype=np.int64)
+        self._mixing = nodes.mixing_code(mixing)
+        self._leaf_log_d = float(log_leaf[0]) if mixing.has_normaliser else 0.0
+        self._log_leaf = float(log_leaf[0])
+
+    def _region(self, n: int, names: tuple[str, ...]) -> dict[str, Any]:
+        xp = self._device.arrays
+        kept = [name for name in names if self._rose or name not in _ROSE_FIELDS]
+        region = {
+            name: xp.zeros(n, dtype=np.int32 if name in ("id", "partner") else np.float64)
+            for name in kept
+        }
+        region["partner"][:] = -1
+        region["score"][:] = -np.inf
+        for name in ("tiebreak", "needed"):
+            if self._rose:
+                region[name][:] = -np.inf
+        return region
+
+    def run(self, progress: Callable[[int, int], None] | None = None) -> Found:
+        """Find the merges."""
+        total = self._n - 1
+        started = between = stopped = perf_counter()
+        if self._n > 0:
+            # The same program does all phases, so that it is compiled once.
+            first = best_layout(self._device, self._parts)
+            loop = block_layout(self._device, self._parts, _ROWS)
+            one = block_layout(self._device, self._parts, 1)
+            kind, rose = model_type(self._parts), str(self._rose).lower()
+            kernels = (
+                f"search<{rose}, {kind}>",
+                f"first_pairs<{rose}, {kind}, {first.n_foci}>",
+                f"leaf_log_marginals<{kind}>",
+            )
+            program = self._device.program(kernels)
+            started = perf_counter()
+            self._score_leaves(program, kernels[2], one)
+            self._find_first(program, kernels[1], first)
+            between = perf_counter()
+            self._merge_all(program, kernels[0], loop, progress)
+            stopped = perf_counter()
+        control = self._device.get(self._control)
+        steps = np.empty((total, 4))
+        steps[:, :3] = self._device.get(self._merges)[:total]
+        steps[:, 3] = self._device.get(self._log_f)[:total]
+        n_pairs = int(control[_N_PAIRS]) + self._n * total // 2
+        n_rescans = int(control[_N_RESCANS])
+        leaf_bytes = _RESCAN_BYTES + sum(part.leaf_bytes for part in self._parts)
+        cluster_bytes = _RESCAN_BYTES + sum(part.cluster_bytes for part in self._parts)
+        n_bytes = leaf_bytes * control[_LEAVES_READ] + cluster_bytes * control[_CLUSTERS_READ]
+        n_bytes += (_OFFER_BYTES - _RESCAN_BYTES) * (total * (total - 1) // 2)
+        seconds = between - started, stopped - between
+        leaf_log_f = self._device.get(self._leaf_log_f)
+        return Found(steps, leaf_log_f, n_pairs, n_rescans, *seconds, int(n_bytes))
+
+    def _score_leaves(self, program: Program, kernel: str, layout: Layout) -> None:
+        program.write_record(self._record(layout, 0))
+        arguments = (self._n, self._leaf_log_f)
+        program.launch(kernel, self._device.n_blocks, layout.shared_bytes, arguments)
+        self._leaves["mass"][:] = self._leaf_log_f + self._log_leaf
+        if self._rose:
+            prior = self._log_leaf - self._leaf_log_d
+            self._leaves["evidence"][:] = self._leaf_log_f + prior
+
+    def _find_first(self, program: Program, kernel: str, layout: Layout) -> None:
+        program.write_record(self._record(layout, 0))
+        step = max(self._device.n_blocks * layout.n_foci, _FIRST_PAIRS // self._n)
+        for row in range(0, self._n, step):
+            stop = min(row + step, self._n)
+            program.launch(kernel, self._device.n_blocks, layout.shared_bytes, (row, stop))
+
+    def _merge_all(
+        self,
+        program: Program,
+        kernel: str,
+        layout: Layout,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        program.write_record(self._record(layout, _STEPS))
+        done, total = 0, self._n - 1
+        while done < total:
+            program.launch(kernel, self._device.n_blocks, layout.shared_bytes)
+            control = self._device.get(self._control)
+            if control[_FAILED]:
+                raise BhclustError(
+                    "the search on the device found no pair with a score; the data or the "
+                    "hyperparameters are too extreme for float64 (use device='cpu' for a message "
+                    "that says more)."
+                )
+            done = int(control[_N_MERGES])
+            if progress is not None:
+                progress(done, total)
+
+    def _record(self, layout: Layout, n_steps: int) -> Words:
+        at = self._device.address
+        regions = [
+            at(region[name]) if name in region else 0
+            for region in (self._leaves, self._clusters)
+            for name in _CLUSTER_FIELDS
+        ]
+        found = [self._position_of, self._merges, self._log_f, self._block_best, self._row_best]
+        return record_words(
+            self._device,
+            self._parts,
+            layout,
+            before=[
+                self._mixing.code,
+                _as_word(self._mixing.parameter),
+                at(self._log_gamma),
+                self._n,
+                n_steps,
+            ],
+            between=[_as_word(self._leaf_log_d), *regions, *(at(a) for a in found)],
+            control=at(self._control),
+        )
+
+
+def record_words(
+    device: Device,
+    parts: list[EncodedPart],
+    layout: Layout,
+    *,
+    before: list[int] | None = None,
+    between: list[int] | None = None,
+    control: int = 0,
+) -> Words:
+    """Return the words of `Search` and of the model, as search.cuh reads them.
+
+    Without a search only the shares of the block's memory are filled in.
+    """
+    n_between = 1 + 2 * len(_CLUSTER_FIELDS) + 5
+    words = [
+        *([0] * 5 if before is None else before),
+        sum(part.focus_size for part in parts),
+        max(part.scratch_size for part in parts),
+        *([0] * n_between if between is None else between),
+        *(0 if a is None else device.address(a) for a in (layout.far_focus, layout.far_scratch)),
+        control,
+    ]
+    return np.concatenate([np.array(words, dtype=np.int64), model_words(parts)])
+
+
+def _as_word(value: float) -> int:
+    return int(np.float64(value).view(np.int64))
+
+
+def parts_of(model: ClusterModel, rows: Rows) -> list[EncodedPart]:
+    """Return a model's parts on the device, or say that it has none."""
+    parts = encode(model, rows)
+    if parts is None:
+        raise BhclustError(
+            f"device={rows.device.name!r} has no kernels for {type(model).__name__}; use "
+            "device='cpu'."
+        )
+    return parts
+
+
+def block_layout(device: Device, parts: list[EncodedPart], n_foci: int) -> Layout:
+    """Share out a block's memory among so many foci and the warps' scratch."""
+    xp, n_warps = device.arrays, device.n_threads // device.warp
+    focus = n_foci * sum(part.focus_size for part in parts)
+    scratch = n_warps * max(part.scratch_size for part in parts)
+    room = (device.shared_bytes - _BOARD_BYTES) // 8
+    far_focus = far_scratch = None
+    if focus + scratch > room and scratch:
+        far_scratch = xp.zeros(device.n_blocks * scratch)
+        scratch = 0
+    if focus > room:
+        far_focus = xp.zeros(device.n_blocks * focus)
+        focus = 0
+    return Layout(n_foci, _BOARD_BYTES + 8 * (focus + scratch), far_focus, far_scratch)
+
+
+def best_layout(device: Device, parts: list[EncodedPart]) -> Layout:
+    """Return the layout with the most foci that fit."""
+    for n_foci in (_MOST_FOCI, 4, 2):
+        layout = block_layout(device, parts, n_foci)
+        if layout.far_focus is None:
+            return layout
+    return block_layout(device, parts, 1)
+
+
+def needed_bytes(leaf_stats: npt.NDArray[Any], *, rose: bool) -> int:
+    """Return about how much device memory a search takes."""
+    n, width = leaf_stats.shape
+    # Leaves and half as many clusters, each at most the statistics themselves; their state; the
+    # merges; and one block of rows on its way to another layout.
+    state = (7 + 7 // 2 if rose else 3) * 8 + 40
+    return int(n * (8 * width + 8 * width // 2 + state) + (3 << 16) * 8 * width)

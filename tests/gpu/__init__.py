@@ -1,0 +1,1 @@
+"""A processor that stands in for a graphics processor."""

@@ -1,0 +1,103 @@
+"""The graphics processor against the CPU engine, where there is one."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from bhclust import BayesianHierarchicalClustering, posterior
+from bhclust._gpu import device as device_module
+from bhclust._gpu.device import CudaDevice, cuda_device, has_cuda
+from bhclust._validation import BhclustError
+from bhclust.agglomerate import agglomerate
+from bhclust.mixing import DirichletProcess, Rose
+from bhclust.models import Bernoulli
+from tests.zoo import MODELS, MODELS_AND_HOLES, make_case
+
+needs_card = pytest.mark.skipif(
+    not has_cuda(), reason="needs a graphics processor with a driver, and CuPy"
+)
+METHODS = {"BHC": (DirichletProcess(0.6), False), "BRT": (Rose(0.3), True)}
+
+
+@needs_card
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("name", "missing"), MODELS_AND_HOLES)
+def test_same_tree_as_on_the_processor(name, missing, method):
+    mixing, rose = METHODS[method]
+    for n in (2, 50, 2000):
+        case = make_case(name, n, np.random.default_rng([n, len(name)]), missing)
+        stats = case.model.suffstats(case.X)
+        ours = agglomerate(case.model, stats, mixing, rose=rose, device="cuda")
+        reference = agglomerate(case.model, stats, mixing, rose=rose)
+        assert ours.info.engine == "cuda"
+        np.testing.assert_array_equal(ours.tree.parent, reference.tree.parent)
+        np.testing.assert_allclose(
+            ours.tree.log_odds, reference.tree.log_odds, rtol=1e-9, atol=1e-9
+        )
+
+
+@needs_card
+@pytest.mark.parametrize("name", MODELS)
+def test_same_densities_as_on_the_processor(name):
+    case = make_case(name, 600, np.random.default_rng(len(name)))
+    mixing = DirichletProcess(0.7)
+    tree = agglomerate(case.model, case.model.suffstats(case.X[:300]), mixing).tree
+    new = case.X[300:]
+    ours = posterior.log_predictive_density(tree, case.model, mixing, new, device="cuda")
+    expected = posterior.log_predictive_density(tree, case.model, mixing, new)
+    np.testing.assert_allclose(ours, expected, rtol=1e-10, atol=1e-10)
+
+
+@needs_card
+def test_too_little_memory_is_said_in_bytes(monkeypatch):
+    runtime = cuda_device().arrays.cuda.runtime
+    monkeypatch.setattr(runtime, "memGetInfo", lambda: (1000, 2000))
+    case = make_case("bernoulli", 20, np.random.default_rng(0))
+    stats = case.model.suffstats(case.X)
+    with pytest.raises(BhclustError, match=r"needs about [0-9,]+ bytes.*1,000 of its 2,000"):
+        agglomerate(case.model, stats, DirichletProcess(1.0), device="cuda")
+
+
+def test_without_cupy_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)  # importing it fails
+    cuda_device.cache_clear()
+    X = np.array([[0, 1], [0, 1], [1, 0]])
+    with pytest.raises(ImportError, match=r"device='cuda' needs cupy.*bhclust\[gpu\]"):
+        BayesianHierarchicalClustering(model=Bernoulli(), device="cuda").fit(X)
+    assert not has_cuda()
+    # "auto" takes the processor then.
+    fit = BayesianHierarchicalClustering(model=Bernoulli(), device="auto").fit(X)
+    assert fit.search_info_.engine == "compiled"
+    cuda_device.cache_clear()
+
+
+class _Runtime:
+    def __init__(self, n_devices):
+        self._n_devices = n_devices
+
+    def getDeviceCount(self):
+        if self._n_devices is None:
+            raise RuntimeError("CUDA driver version is insufficient")
+        return self._n_devices
+
+
+class _Cupy:
+    def __init__(self, n_devices):
+        self.cuda = self
+        self.runtime = _Runtime(n_devices)
+
+
+@pytest.mark.parametrize(
+    ("n_devices", "sentence"),
+    [
+        (None, r"no working CUDA driver \(CUDA driver version is insufficient\)"),
+        (0, "no graphics processor on this machine; use device='cpu'"),
+    ],
+)
+def test_no_driver_and_no_card_are_told_apart(monkeypatch, n_devices, sentence):
+    monkeypatch.setattr(device_module, "optional_import", lambda *a, **k: _Cupy(n_devices))
+    with pytest.raises(BhclustError, match=sentence):
+        CudaDevice()

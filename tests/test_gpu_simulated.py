@@ -1,0 +1,176 @@
+"""The CUDA kernels, run on the processor thread by thread, against the CPU engines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, posterior
+from bhclust._gpu.search import DeviceSearch
+from bhclust._validation import BhclustError
+from bhclust.agglomerate import agglomerate, assemble
+from bhclust.mixing import Constant, DirichletProcess, Rose
+from bhclust.models import Bernoulli, Categorical, DiagonalGaussian, Poisson
+from tests.gpu.simulated import COMPILER, SimulatedDevice, simulated_device
+from tests.zoo import MODELS, MODELS_AND_HOLES, make_case
+
+pytestmark = pytest.mark.skipif(
+    COMPILER is None, reason="the kernels are simulated with a C++ compiler, and there is none"
+)
+
+METHODS = {
+    "BHC-DP": (DirichletProcess(0.6), False),
+    "BHC-γ": (Constant(0.3), False),
+    "BRT-DP": (DirichletProcess(0.6), True),
+    "BRT-γ": (Constant(0.3), True),
+    "BRT": (Rose(0.3), True),
+}
+
+
+def assert_same_tree(model, stats, mixing, rose, device=None):
+    device = simulated_device() if device is None else device
+    found = DeviceSearch(device, model, stats, mixing, rose=rose).run()
+    np.testing.assert_allclose(found.leaf_log_f, model.log_marginal(stats), rtol=1e-11, atol=1e-11)
+    parent, merged_log_f = assemble(len(stats), found.steps)
+    reference = agglomerate(model, stats, mixing, rose=rose, engine="numpy")
+    np.testing.assert_array_equal(parent, reference.tree.parent)
+    expected = reference.tree.log_marginal[len(stats) :]
+    np.testing.assert_allclose(merged_log_f, expected, rtol=1e-11, atol=1e-11)
+    return found
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("name", "missing"), MODELS_AND_HOLES)
+def test_same_tree_for_every_model(name, missing, method):
+    mixing, rose = METHODS[method]
+    rng = np.random.default_rng([len(name), len(method), int(100 * missing)])
+    for n in (1, 2, 3, 90):
+        case = make_case(name, n, rng, missing)
+        assert_same_tree(case.model, case.model.suffstats(case.X), mixing, rose)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", MODELS)
+def test_same_tree_with_many_duplicates(name, method):
+    mixing, rose = METHODS[method]
+    rng = np.random.default_rng([7, len(name), len(method)])
+    case = make_case(name, 60, rng)
+    for rows in (rng.integers(12, size=60), np.repeat(np.arange(30), 2), np.zeros(20, dtype=int)):
+        assert_same_tree(case.model, case.model.suffstats(case.X[rows]), mixing, rose)
+
+
+@pytest.mark.parametrize(("name", "missing"), MODELS_AND_HOLES)
+def test_same_predictive_density(name, missing):
+    rng = np.random.default_rng([3, len(name)])
+    case = make_case(name, 60, rng, missing)
+    fitted, new = case.X[:40], np.array(case.X[40:])
+    if name not in ("gaussian", "multinomial"):
+        new[0, :2] = np.nan  # a hole where the fitted rows may have none
+    mixing = DirichletProcess(0.7)
+    stats = case.model.suffstats(fitted)
+    tree = agglomerate(case.model, stats, mixing).tree
+    device = simulated_device()
+    for rows in (new, new[1:]):
+        expected = posterior.log_predictive_density(tree, case.model, mixing, rows)
+        found = posterior.log_predictive_density(tree, case.model, mixing, rows, device=device)
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
+    labels = posterior.cut(tree)
+    expected = posterior.cluster_probabilities(tree, case.model, mixing, new, labels)
+    found = posterior.cluster_probabilities(tree, case.model, mixing, new, labels, device=device)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_memory_that_does_not_fit_into_a_block_is_kept_elsewhere():
+    rng = np.random.default_rng(0)
+    small = SimulatedDevice(shared_bytes=4096 + 800)
+    for name, missing in (("bernoulli", 0.25), ("gaussian", 0.0), ("time_series", 0.25)):
+        case = make_case(name, 40, rng, missing)
+        stats = case.model.suffstats(case.X)
+        assert_same_tree(case.model, stats, DirichletProcess(0.6), False, device=small)
+
+
+def test_wide_tables_of_many_values():
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, [300, 2, 40], size=(60, 3)).astype(float)
+    wide = (rng.random((50, 300)) < 0.3).astype(float)
+    for model, X in ((Categorical(), codes), (Bernoulli(), wide)):
+        resolved = model.resolve(X)
+        assert_same_tree(resolved, resolved.suffstats(X), DirichletProcess(1.0), False)
+
+
+def test_counts_beyond_every_table():
+    rng = np.random.default_rng(2)
+    counts = rng.poisson([3, 700, 5000], size=(50, 3)).astype(float)
+    model = Poisson().resolve(counts)
+    assert_same_tree(model, model.suffstats(counts), DirichletProcess(1.0), False)
+
+
+def test_values_whose_rates_overflow_a_product():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(30, 20))
+    X[0] = 1e12
+    X[1] = -1e12
+    model = DiagonalGaussian(mean=0, strength=1, shape=2, rate=1e-3, origin=0).resolve(X)
+    assert_same_tree(model, model.suffstats(X), DirichletProcess(1.0), False)
+
+
+def test_shapes_of_their_own_for_each_column():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(40, 5))
+    model = DiagonalGaussian(shape=[2.0, 1.0, 2.0, 3.5, 1.0]).resolve(X)
+    assert_same_tree(model, model.suffstats(X), DirichletProcess(1.0), False)
+
+
+def test_estimators_pass_the_device_on(monkeypatch):
+    monkeypatch.setattr("bhclust.agglomerate.cuda_device", simulated_device)
+    monkeypatch.setattr("bhclust._gpu.predict.cuda_device", simulated_device)
+    rng = np.random.default_rng(6)
+    X = (rng.random((40, 5)) < rng.choice([0.1, 0.9], size=(2, 5))[rng.integers(2, size=40)]) * 1.0
+    for kind in (BayesianHierarchicalClustering, BayesianRoseTree):
+        on_device = kind(model=Bernoulli(), device="cuda", strategy="greedy", learn="shared").fit(X)
+        on_processor = kind(model=Bernoulli(), strategy="greedy", learn="shared").fit(X)
+        assert on_device.search_info_.engine == "simulated"
+        np.testing.assert_array_equal(on_device.tree_.parent, on_processor.tree_.parent)
+        np.testing.assert_allclose(on_device.log_evidence_, on_processor.log_evidence_, rtol=1e-9)
+        np.testing.assert_allclose(on_device.score_samples(X), on_processor.score_samples(X))
+        np.testing.assert_array_equal(on_device.predict(X), on_processor.predict(X))
+
+
+def test_progress_is_told(monkeypatch):
+    monkeypatch.setattr("bhclust._gpu.search._STEPS", 7)
+    case = make_case("bernoulli", 30, np.random.default_rng(0))
+    stats = case.model.suffstats(case.X)
+    told = []
+    tree, info = agglomerate(
+        case.model,
+        stats,
+        DirichletProcess(1.0),
+        device=simulated_device(),
+        progress=lambda done, total: told.append((done, total)),
+    )
+    assert told[-1] == (29, 29)
+    assert told == sorted(told)
+    assert len(told) > 3
+    reference = agglomerate(case.model, stats, DirichletProcess(1.0))
+    np.testing.assert_array_equal(tree.parent, reference.tree.parent)
+    assert info.n_pairs >= 30 * 29 // 2
+
+
+def test_what_the_device_does_not_serve():
+    case = make_case("bernoulli", 12, np.random.default_rng(0))
+    stats = case.model.suffstats(case.X)
+    weight = np.full(12, 2.0)
+    with pytest.raises(BhclustError, match="no kernels for Bernoulli with these weights"):
+        agglomerate(case.model, stats, DirichletProcess(1.0), weight=weight, device="cuda")
+    with pytest.raises(BhclustError, match=r"device must be one of"):
+        agglomerate(case.model, stats, DirichletProcess(1.0), device="tpu")
+
+    class Tempered(Bernoulli):
+        """A model of a user's own."""
+
+    own = Tempered().resolve(case.X)
+    with pytest.raises(BhclustError, match="no kernels for Tempered"):
+        agglomerate(own, stats, DirichletProcess(1.0), device="cuda")
+    device = SimulatedDevice(free_bytes=1000)
+    with pytest.raises(BhclustError, match=r"a tree of 12 rows needs about [0-9,]+ bytes"):
+        agglomerate(case.model, stats, DirichletProcess(1.0), device=device)
