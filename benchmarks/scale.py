@@ -381,7 +381,7 @@ def dask_lines(found: dict[str, Any]) -> list[str]:
     lines = [
         f"## Dask: {first['rows']:,} rows in Parquet files, {first['table_mb']:,.0f} MB in memory",
         "",
-        "| workers | limit MB | killed | clock s | passes | samples | moved | branch MB | log p |",
+        "| workers | limit MB | killed | clock s | passes | sample | moved | branches MB | log p |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for run in found["runs"]:

@@ -14,7 +14,7 @@ from bhclust._validation import BhclustError
 from bhclust.agglomerate import agglomerate
 from bhclust.mixing import DirichletProcess, Rose
 from bhclust.models import Bernoulli
-from tests.zoo import MODELS, MODELS_AND_HOLES, make_case
+from tests.zoo import ADDITIVE_MODELS, ADDITIVE_MODELS_AND_HOLES, make_case
 
 needs_card = pytest.mark.skipif(
     not has_cuda(), reason="needs a graphics processor with a driver, and CuPy"
@@ -24,7 +24,7 @@ METHODS = {"BHC": (DirichletProcess(0.6), False), "BRT": (Rose(0.3), True)}
 
 @needs_card
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("name", "missing"), MODELS_AND_HOLES)
+@pytest.mark.parametrize(("name", "missing"), ADDITIVE_MODELS_AND_HOLES)
 def test_same_tree_as_on_the_processor(name, missing, method):
     mixing, rose = METHODS[method]
     for n in (2, 50, 2000):
@@ -40,7 +40,7 @@ def test_same_tree_as_on_the_processor(name, missing, method):
 
 
 @needs_card
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ADDITIVE_MODELS)
 def test_same_densities_as_on_the_processor(name):
     case = make_case(name, 600, np.random.default_rng(len(name)))
     mixing = DirichletProcess(0.7)

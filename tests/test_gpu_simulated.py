@@ -12,7 +12,7 @@ from bhclust.agglomerate import agglomerate, assemble
 from bhclust.mixing import Constant, DirichletProcess, Rose
 from bhclust.models import Bernoulli, Categorical, DiagonalGaussian, Poisson
 from tests.gpu.simulated import COMPILER, SimulatedDevice, simulated_device
-from tests.zoo import MODELS, MODELS_AND_HOLES, make_case
+from tests.zoo import ADDITIVE_MODELS, ADDITIVE_MODELS_AND_HOLES, make_case
 
 pytestmark = pytest.mark.skipif(
     COMPILER is None, reason="the kernels are simulated with a C++ compiler, and there is none"
@@ -40,7 +40,7 @@ def assert_same_tree(model, stats, mixing, rose, device=None):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("name", "missing"), MODELS_AND_HOLES)
+@pytest.mark.parametrize(("name", "missing"), ADDITIVE_MODELS_AND_HOLES)
 def test_same_tree_for_every_model(name, missing, method):
     mixing, rose = METHODS[method]
     rng = np.random.default_rng([len(name), len(method), int(100 * missing)])
@@ -50,7 +50,7 @@ def test_same_tree_for_every_model(name, missing, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ADDITIVE_MODELS)
 def test_same_tree_with_many_duplicates(name, method):
     mixing, rose = METHODS[method]
     rng = np.random.default_rng([7, len(name), len(method)])
@@ -59,7 +59,7 @@ def test_same_tree_with_many_duplicates(name, method):
         assert_same_tree(case.model, case.model.suffstats(case.X[rows]), mixing, rose)
 
 
-@pytest.mark.parametrize(("name", "missing"), MODELS_AND_HOLES)
+@pytest.mark.parametrize(("name", "missing"), ADDITIVE_MODELS_AND_HOLES)
 def test_same_predictive_density(name, missing):
     rng = np.random.default_rng([3, len(name)])
     case = make_case(name, 60, rng, missing)

@@ -101,6 +101,9 @@ MODELS = (
     "mixed",
 )
 #: (model, share of missing entries) for every model that takes missing values, and without
+# Models whose statistics add up; RobustTimeSeries counts members, and takes no parts of them.
+ADDITIVE_MODELS = tuple(name for name in MODELS if name != "robust_time_series")
 MODELS_AND_HOLES = [(name, 0.0) for name in MODELS] + [
     (name, 0.25) for name in MODELS if name != "gaussian"
 ]
+ADDITIVE_MODELS_AND_HOLES = [case for case in MODELS_AND_HOLES if case[0] in ADDITIVE_MODELS]

@@ -13,7 +13,7 @@ from bhclust._coordinates import Prior
 from bhclust._kernels import grow
 from bhclust._kernels.passes import upward
 from bhclust._validation import FloatArray
-from bhclust.agglomerate import score_tree
+from bhclust.agglomerate import agglomerate, score_tree
 from bhclust.mixing import DirichletProcess, Mixing
 from bhclust.strategies import dissolvable, without
 from bhclust.tree import Tree
@@ -59,6 +59,41 @@ def finished(
     gone = dissolvable(tree, prior.mixing)
     parent = without(tree.parent, gone)
     return score_tree(parent, prior.model, stats, prior.mixing, weight=weight, leaf_names=names)
+
+
+def resolved(tree: Tree, prior: Prior) -> Tree:
+    """Return a rose tree whose flat clusters are binary trees again.
+
+    A flat node cannot be taken apart when later items show that it is two clusters; `finished`
+    makes it flat again where the evidence is for it.
+    """
+    assert tree.stats is not None
+    assert tree.log_odds is not None
+    flat = (np.diff(tree.child_ptr) > 2) & (tree.log_odds > 0)
+    root_of: dict[int, int] = {k: k for k in range(tree.n_leaves)}
+    parents = dict.fromkeys(range(tree.n_leaves), -1)
+    next_id = tree.n_leaves
+    for node in range(tree.n_leaves, tree.n_nodes):
+        own = tree.children(node)
+        top = np.append(np.full(len(own), len(own)), -1)
+        if flat[node]:
+            stats = np.ascontiguousarray(tree.stats[own])
+            top = agglomerate(prior.model, stats, prior.mixing, weight=tree.weight[own]).tree.parent
+        number = [root_of[k] for k in own.tolist()]
+        number += list(range(next_id, next_id + len(top) - len(own)))
+        for place, over in enumerate(top.tolist()):
+            parents[number[place]] = number[over] if over >= 0 else -1
+        next_id = number[-1] + 1
+        root_of[node] = number[-1]
+    n = tree.n_leaves
+    return score_tree(
+        np.array([parents[k] for k in range(next_id)], dtype=np.int32),
+        prior.model,
+        np.ascontiguousarray(tree.stats[:n]),
+        prior.mixing,
+        weight=tree.weight[:n],
+        leaf_names=tree.leaf_names,
+    )
 
 
 def node_numbers(tree: Tree, mixing: Mixing) -> FloatArray:

@@ -37,6 +37,7 @@ from bhclust._growing_any import (
     collapses,
     finished,
     node_numbers,
+    resolved,
 )
 from bhclust._kernels import grow
 from bhclust._kernels.compile import announced_compilation
@@ -44,8 +45,12 @@ from bhclust._kernels.nodes import mixing_code
 from bhclust._validation import BhclustError, FloatArray, IntArray
 from bhclust.mixing import Constant, DirichletProcess, Rose
 from bhclust.models import Bernoulli, Categorical
+from bhclust.models._columnwise import log_rising
 from bhclust.models.base import ClusterModel
 from bhclust.tree import Tree
+
+# Counts below come from a table: 400 kB for 64 binary columns, which stays in the cache.
+_TABLE_LENGTH = 256
 
 
 class Growing(Protocol):
@@ -101,6 +106,8 @@ def make_growing(tree: Tree | None, prior: Prior, *, rose: bool, repairs: bool =
             "a tree grows only if it has one root and the statistics of its nodes are there (they "
             "are left out of a randomised tree that is too large): fit on fewer rows first."
         )
+    if tree is not None and collapses(rose, prior.mixing):
+        tree = resolved(tree, prior)
     known = isinstance(prior.mixing, (DirichletProcess, Constant, Rose))
     if type(prior.model) in (Bernoulli, Categorical) and known:
         return CompiledGrowingTree(tree, prior, rose=rose, repairs=repairs)
@@ -116,6 +123,8 @@ class CompiledGrowingTree:
         self._prior, self._rose, self._repair = prior, rose, repairs
         self._start, self._group = _counts_of(prior.model)
         self._totals = np.bincount(self._group, self._start)
+        both = np.concatenate([self._start, self._totals])
+        self._table = log_rising(both[:, None], np.arange(_TABLE_LENGTH))
         self._counters = np.zeros(6, dtype=np.int64)
         self._counters[grow.ROOT] = -1
         self._leaf_weight = np.ones(0)
@@ -165,7 +174,7 @@ class CompiledGrowingTree:
                 self._links,
                 self._numbers,
                 self._counts,
-                self._start,
+                (self._start, self._table),
                 self._totals,
                 code,
                 parameter,

@@ -58,13 +58,14 @@ def mixed(a, b):
 @compiled
 def _gain(counts, node, codes, prior, totals, scale):
     """Return ``log f(x | D)`` of an item, the cluster's counts taken ``scale`` times."""
-    n_stats = len(prior)
+    start = prior[0]
+    n_stats = len(start)
     out, product = 0.0, 1.0
     for j in range(len(codes)):
         s = codes[j]
         if s >= 0:
             seen = scale * counts[node, n_stats + j]
-            product *= (prior[s] + scale * counts[node, s]) / (totals[j] + seen)
+            product *= (start[s] + scale * counts[node, s]) / (totals[j] + seen)
         if j & 7 == 7:
             out += math.log(product)
             product = 1.0
@@ -74,15 +75,23 @@ def _gain(counts, node, codes, prior, totals, scale):
 @compiled
 def _log_f(counts, node, prior, totals):
     """Return ``log f`` of a cluster."""
-    n_stats = len(prior)
+    start, table = prior
+    n_stats = len(start)
     out = 0.0
     for s in range(n_stats):
-        if counts[node, s] > 0:
-            out += math.lgamma(prior[s] + counts[node, s]) - math.lgamma(prior[s])
+        out += _log_rising(table, s, start[s], counts[node, s])
     for j in range(len(totals)):
-        if counts[node, n_stats + j] > 0:
-            out -= math.lgamma(totals[j] + counts[node, n_stats + j]) - math.lgamma(totals[j])
+        out -= _log_rising(table, n_stats + j, totals[j], counts[node, n_stats + j])
     return out
+
+
+@compiled
+def _log_rising(table, row, start, count):
+    """Return ``lgamma(start + count) - lgamma(start)``; a table has it for small whole counts."""
+    place = int(count)
+    if place < table.shape[1] and place == count:
+        return table[row, place]
+    return math.lgamma(start + count) - math.lgamma(start)
 
 
 @compiled
@@ -550,7 +559,7 @@ def insert_items(codes, first_row, links, numbers, counts, prior, totals, code,
         for j in range(codes.shape[1]):
             if codes[i, j] >= 0:
                 counts[leaf, codes[i, j]] += 1.0
-                counts[leaf, len(prior) + j] += 1.0
+                counts[leaf, len(prior[0]) + j] += 1.0
         numbers[leaf, WEIGHT] = 1.0
         numbers[leaf, LOG_F] = value
         numbers[leaf, BELOW] = 0.0
