@@ -15,7 +15,7 @@ from bhclust.mixing import Constant, DirichletProcess, Rose
 from bhclust.models import Bernoulli
 from bhclust.randomised import Items, RandomisedSearch, Sizes, balanced, compact, pooled_by_label
 from tests.oracles.randomised import port_score, sets_below
-from tests.zoo import MODELS, make_case
+from tests.zoo import ADDITIVE_MODELS, make_case
 
 MIXINGS = [(False, DirichletProcess(0.8)), (False, Constant(0.4)), (True, Rose(0.4))]
 SIZES = Sizes(20, 25)
@@ -38,7 +38,7 @@ def blocks(n, rng, noise=0.1, n_classes=6, d=24):
 
 @pytest.mark.parametrize("groups", [False, True])
 @pytest.mark.parametrize(("rose", "mixing"), MIXINGS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ADDITIVE_MODELS)
 def test_every_number_is_that_of_the_whole_data(name, rose, mixing, groups):
     case = make_case(name, 150, np.random.default_rng(1))
     tree = search(case, rose=rose, mixing=mixing, groups=groups)
@@ -60,7 +60,7 @@ def test_weights_count_like_copies():
 
 
 @pytest.mark.parametrize(("rose", "mixing"), MIXINGS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ADDITIVE_MODELS)
 def test_the_router_is_the_predictive_of_each_subtree(name, rose, mixing):
     case = make_case(name, 60, np.random.default_rng(4))
     stats = case.model.suffstats(case.X)
@@ -189,7 +189,7 @@ def test_a_tree_without_statistics_predicts_by_its_clusters(monkeypatch, tmp_pat
         BayesianHierarchicalClustering("bernoulli", polish=True, **common).fit(X)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ADDITIVE_MODELS)
 def test_pooling_by_label_is_merging_one_by_one(name):
     case = make_case(name, 40, np.random.default_rng(12))
     rows = np.arange(5, 40)
