@@ -54,22 +54,27 @@ def spambase(rng: np.random.Generator, n_per_class: int = 100) -> Sample:
     return Sample((data["X"][rows] > 0) * 1.0, data["y"][rows])
 
 
-def digits(rng: np.random.Generator, n_per_class: int = 20, which: tuple[int, ...] = ()) -> Sample:
-    """Return digits of 8 × 8 pixels, ink or not (128 of 0 … 255)."""
+def digits(
+    rng: np.random.Generator,
+    n_per_class: int = 20,
+    which: tuple[int, ...] = (),
+    threshold: int = 128,
+) -> Sample:
+    """Return digits of 8 × 8 pixels, ink or not, by a threshold of 0 … 255."""
     if has_data():
         data = load_paper_data("cedar_digits")
-        X, y = data["X"] > 128, data["y"]
+        X, y = data["X"] > threshold, data["y"]
     else:
         found = load_digits()
-        X, y = found.data > 8, found.target
+        X, y = found.data * 16 > threshold, found.target
     kept = np.flatnonzero(np.isin(y, which or np.arange(10)))
     rows = kept[per_class(y[kept], n_per_class, rng)]
     return Sample(X[rows] * 1.0, y[rows], not has_data())
 
 
-def digits024(rng: np.random.Generator, n_per_class: int = 40) -> Sample:
-    """Return digits 0, 2 and 4."""
-    return digits(rng, n_per_class, (0, 2, 4))
+def digits024(rng: np.random.Generator, threshold: int = 128) -> Sample:
+    """Return 40 of each of the digits 0, 2 and 4."""
+    return digits(rng, 40, (0, 2, 4), threshold)
 
 
 class Words(NamedTuple):
@@ -152,7 +157,7 @@ BHC_PAPER: dict[str, Callable[[np.random.Generator], Sample]] = {
 ROSE_PAPER: dict[str, Callable[[np.random.Generator], Sample]] = {
     "toy": toy,
     "spambase": lambda rng: spambase(rng, 60),
-    "digits024": lambda rng: digits024(rng, 40),
-    "digits": lambda rng: digits(rng, 12),
+    "digits024": lambda rng: digits024(rng, 32),
+    "digits": lambda rng: digits(rng, 12, threshold=32),
     "newsgroups": newsgroups,
 }
