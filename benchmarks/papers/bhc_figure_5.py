@@ -46,7 +46,9 @@ TOYS: dict[str, list[Component]] = {
 }
 
 
-def draw_points(name: str, rng: np.random.Generator, times: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def draw_points(
+    name: str, rng: np.random.Generator, times: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw the points of a toy, ``times`` as many."""
     parts = [rng.multivariate_normal(m, c, size=times * n) for n, m, c in TOYS[name]]
     return np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(p) for p in parts])

@@ -50,7 +50,9 @@ def information(present: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return out
 
 
-def telling_words(X: np.ndarray, words: np.ndarray, node: np.ndarray, other: np.ndarray) -> list[str]:
+def telling_words(
+    X: np.ndarray, words: np.ndarray, node: np.ndarray, other: np.ndarray
+) -> list[str]:
     """Return the three words that set a node apart from its sibling."""
     rows = np.concatenate([node, other])
     inside = np.arange(len(rows)) < len(node)

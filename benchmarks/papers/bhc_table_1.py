@@ -39,7 +39,9 @@ METHODS = (*LINKAGES, "BHC", "BHC, paper")
 
 def units(quick: bool) -> list[Unit]:
     draws = 1 if quick else N_DRAWS
-    return [{"data": name, "draw": draw, "seed": 2005} for name in BHC_PAPER for draw in range(draws)]
+    return [
+        {"data": name, "draw": draw, "seed": 2005} for name in BHC_PAPER for draw in range(draws)
+    ]
 
 
 def ours(X: np.ndarray, settings: dict[str, Any]) -> Tree:

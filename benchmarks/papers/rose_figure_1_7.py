@@ -138,7 +138,8 @@ def best_log_likelihood(log_f: np.ndarray, mixing: Mixing, n: int) -> float:
         if s == first:
             best[s] = log_f[s]
         else:
-            best[s] = np.logaddexp(log_one[2:] + log_f[s], log_split[2:] + forest[s, 2:]).max()
+            k = np.arange(2, s.bit_count() + 1)  # no more children than rows
+            best[s] = np.logaddexp(log_one[k] + log_f[s], log_split[k] + forest[s, k]).max()
         forest[s, 1] = best[s]
     return float(best[-1])
 

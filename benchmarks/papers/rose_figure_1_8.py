@@ -91,11 +91,13 @@ def finish(records: list[Record], options: argparse.Namespace) -> Record:
             tree = Tree(records[0]["result"][name]["parent"], n_leaves=len(y))
             heights = steps_below(tree)
             shown = [label.replace("_", " ") for label in names]
-            draw_tree(ax, tree, heights, labels=shown, colours=y.tolist(), sideways=True)
+            draw_tree(ax, tree, heights, labels=shown, colours=y.tolist(), sideways=True, size=7)
             ax.set_xlim(-1.03 * heights[-1], 0.45 * heights[-1])
-            ax.set_title(f"{name}: log likelihood {table['all features'][name]['log likelihood']:.0f}")
+            ax.set_title(
+                f"{name}: log likelihood {table['all features'][name]['log likelihood']:.0f}"
+            )
         figure.tight_layout()
-        figure.savefig(options.out / "rose_figure_1_8.png", dpi=75)
+        figure.savefig(options.out / "rose_figure_1_8.png", dpi=85)
     return {"table": table, "stand_in": records[0]["result"]["stand_in"]}
 
 

@@ -36,14 +36,14 @@ Unit = dict[str, Any]
 Record = dict[str, Any]
 
 
-def arguments(description: str | None, argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse the options that every script has."""
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the options that every script has."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
     parser.add_argument("--fresh", action="store_true", help="forget what was computed before")
     parser.add_argument("--only", nargs="*", help="units whose text holds one of these words")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
-    return parser.parse_args(argv)
+    return parser
 
 
 @cache
@@ -174,14 +174,19 @@ def compute_all(
     return records
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file that is either the old one or the whole new one."""
+def write_text(path: Path, text: str) -> None:
+    """Write a file that is either the old one or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(json.dumps(content, indent=1, default=_plain, ensure_ascii=False) + "\n")
+        file.write(text)
     os.chmod(temporary, 0o644)
     os.replace(temporary, path)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file that is either the old one or the whole new one."""
+    write_text(path, json.dumps(content, indent=1, default=_plain, ensure_ascii=False) + "\n")
 
 
 def study(
@@ -196,7 +201,7 @@ def study(
 
     A quick run shows that everything works and writes no result, unless ``--out`` is given.
     """
-    options = arguments(description, argv)
+    options = make_parser(description).parse_args(argv)
     records = compute_all(name, units(options.quick), compute, options)
     if options.only:
         return {}

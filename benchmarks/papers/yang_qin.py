@@ -55,7 +55,7 @@ def table_of(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def purity_of_pairs(tree: Tree, y: np.ndarray, n_pairs: int, seed: int) -> float:
     """Return the mean purity of random pairs, drawn in the order of their program."""
-    legacy = np.random.RandomState(seed)  # noqa: NPY002  (their numbers are this generator's)
+    legacy = np.random.RandomState(seed)  # their numbers are this generator's
     found = []
     for _ in range(n_pairs):
         wanted = legacy.choice(y)
