@@ -42,6 +42,7 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
     parser.add_argument("--fresh", action="store_true", help="forget what was computed before")
     parser.add_argument("--only", nargs="*", help="units whose text holds one of these words")
+    parser.add_argument("--done", action="store_true", help="take what is there, compute nothing")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     return parser
 
@@ -151,6 +152,8 @@ def compute_all(
     known = {} if store is None else store.read()
     if options.fresh:
         known = {key: value for key, value in known.items() if key not in map(key_of, units)}
+    if options.done:
+        units = [unit for unit in units if key_of(unit) in known]
     missing = [unit for unit in units if key_of(unit) not in known]
     bar = Bar(name, len(missing))
     for unit in missing:

@@ -106,7 +106,7 @@ def mcrae() -> Labelled:
     return Labelled(X[:, X.max(axis=0) > 0], data["top_taxonomic"][kept])
 
 
-# In the order of n² d, so that what takes long comes last.
+# In the order of n² d, roughly, so that what takes long comes last.
 TABLES: dict[str, Callable[[], Labelled]] = {
     "yang_qin multivariate": plain("yang_qin_synthetic", "X_multi", "y_multi"),
     "yang_qin binary": plain("yang_qin_synthetic", "X_bin", "y_bin"),
@@ -127,19 +127,22 @@ TABLES: dict[str, Callable[[], Labelled]] = {
     "aggregation": plain("shape_aggregation"),
     "D31": plain("shape_d31"),
     "mcrae norms": mcrae,
+    "letter": plain("letter"),
     "spambase": plain("spambase"),
     "optdigits": plain("optdigits"),
     "wals genus": wals("genus"),
     "wals family": wals("family"),
     "mushroom": mushroom,
     "pendigits": plain("pendigits"),
-    "letter": plain("letter"),
     "cedar digits": plain("cedar_digits"),
     "covtype": plain("covtype15k"),
     "nips": nips,
     "newsgroups": newsgroups,
     "mnist": plain("mnist_t10k"),
 }
+
+
+LARGE = tuple(list(TABLES)[list(TABLES).index("mcrae norms") :])
 
 
 def iris() -> Labelled:
