@@ -102,9 +102,26 @@ def finish(records: list[Record], options: argparse.Namespace) -> Record:
             tables[settings][score] = rows
             for data, row in rows.items():
                 print(settings, score, data, {m: round(v[0], 1) for m, v in row.items()})
+    paired = {
+        settings: {
+            data: {
+                f"{one} − {other}": mean_and_error(
+                    [
+                        r["result"][one]["log likelihood"] - r["result"][other]["log likelihood"]
+                        for r in records
+                        if (r["unit"]["data"], r["unit"]["settings"]) == (data, settings)
+                    ]
+                )
+                for one, other in (("BRT", "BHC-γ"), ("BRT-γ", "BHC-γ"))
+            }
+            for data in rows["log likelihood"]
+        }
+        for settings, rows in tables.items()
+    }
     return {
         "paper": PAPER,
         "tables": tables,
+        "paired": paired,
         "draws": N_DRAWS,
         "seed": 2010,
         "stand_in": any(r["result"]["stand_in"] for r in records),

@@ -29,7 +29,7 @@ import bhclust
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results" / "papers"
-CACHE = ROOT / "build" / "papers"
+CACHE = RESULTS / "units"
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 
 Unit = dict[str, Any]

@@ -87,10 +87,13 @@ class Words(NamedTuple):
     stand_in: bool = False
 
 
-def newsgroup_words(rng: np.random.Generator, n_per_class: int = 30, least: int = 5) -> Words:
-    """Return articles of four groups: presence of the words that occur often enough among them.
+def newsgroup_words(
+    rng: np.random.Generator, n_per_class: int = 30, most: int | None = None
+) -> Words:
+    """Return articles of four groups: presence of the words that occur five times or more.
 
-    Stop words are left out. Headers but the subject are left out.
+    Stop words are left out, and headers but the subject. With ``most``, only so many of the most
+    frequent words are kept: a draw of 120 articles leaves 500 to 900 words.
     """
     if not has_data():
         X, y, _ = binary_mixture(rng, n_per_class, 4, 120, 0.1)
@@ -102,14 +105,16 @@ def newsgroup_words(rng: np.random.Generator, n_per_class: int = 30, least: int 
     )
     rows = per_class(data["y"], n_per_class, rng)
     chosen = counts[rows].toarray()
-    kept = ~data["is_stopword"] & (chosen.sum(axis=0) >= least)
+    counted = np.where(data["is_stopword"], 0, chosen.sum(axis=0).astype(int))
+    order = np.argsort(-counted, kind="stable")[:most]
+    kept = np.sort(order[counted[order] >= 5])
     names = tuple(data["class_names"].tolist())
     return Words((chosen[:, kept] > 0) * 1.0, data["y"][rows], data["vocab"][kept], names)
 
 
-def newsgroups(rng: np.random.Generator, n_per_class: int = 30) -> Sample:
-    """Return 30 articles of each of four groups."""
-    found = newsgroup_words(rng, n_per_class)
+def newsgroups(rng: np.random.Generator, most: int = 500) -> Sample:
+    """Return 30 articles of each of four groups, and as many words as the paper has."""
+    found = newsgroup_words(rng, 30, most)
     return Sample(found.X, found.y, found.stand_in)
 
 
@@ -159,5 +164,5 @@ ROSE_PAPER: dict[str, Callable[[np.random.Generator], Sample]] = {
     "spambase": lambda rng: spambase(rng, 60),
     "digits024": lambda rng: digits024(rng, 32),
     "digits": lambda rng: digits(rng, 12, threshold=32),
-    "newsgroups": newsgroups,
+    "newsgroups": lambda rng: newsgroups(rng, 485),
 }
