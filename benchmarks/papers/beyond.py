@@ -30,7 +30,7 @@ from runner import Record, Unit, study
 from samples import has_data
 from scipy.cluster.hierarchy import cut_tree, linkage
 from sklearn.metrics import adjusted_rand_score
-from tables import LARGE, STAND_INS, TABLES, tables
+from tables import HUGE, LARGE, STAND_INS, TABLES, tables
 
 from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, CoalescentClustering, Tree
 from bhclust._linkage import numeric_features
@@ -155,10 +155,16 @@ def units(quick: bool) -> list[Unit]:
     names = list(tables())
     if quick:
         names = names[:2]
-    small = [name for name in names if name not in LARGE]
-    large = [name for name in names if name in LARGE]
-    return [{"data": name, "method": method} for name in small for method in METHODS] + [
-        {"data": name, "method": method} for method in LARGE_ORDER for name in large
+    stages = (
+        [name for name in names if name not in LARGE],
+        [name for name in names if name in LARGE and name not in HUGE],
+        [name for name in names if name in HUGE],
+    )
+    return [{"data": name, "method": method} for name in stages[0] for method in METHODS] + [
+        {"data": name, "method": method}
+        for stage in stages[1:]
+        for method in LARGE_ORDER
+        for name in stage
     ]
 
 

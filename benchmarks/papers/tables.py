@@ -142,6 +142,8 @@ TABLES: dict[str, Callable[[], Labelled]] = {
 }
 
 
+# Hundreds or thousands of columns as well as rows.
+HUGE = ("mcrae norms", "nips", "newsgroups", "mnist")
 LARGE = tuple(list(TABLES)[list(TABLES).index("mcrae norms") :])
 
 
