@@ -52,7 +52,6 @@ NOTES = {
         "and collapse for every pair by a score that does not saturate where clusters do not "
         "belong "
         "together; whether the paper's search did is not known. *toy* is drawn anew; the paper's "
-        "paper's "
         "is handmade and has no spread. *Digits* are binarised at 32 of 0 … 255, as the paper "
         "says; "
         '*newsgroups* has the 485 most frequent words of other articles. "Learned" is above the '
@@ -262,6 +261,7 @@ def rose_figure_1_9(found: dict[str, Any]) -> str:
             "[result's page](results/rose_figure_1_9.md) says."
         ),
         table(header, rows),
+        "![Two waves](results/rose_figure_1_9.png)\n",
     )
 
 
