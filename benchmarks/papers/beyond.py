@@ -34,6 +34,7 @@ from tables import HUGE, LARGE, STAND_INS, TABLES, tables
 
 from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, CoalescentClustering, Tree
 from bhclust._linkage import numeric_features
+from bhclust._validation import BhclustError
 from bhclust.metrics import dendrogram_purity
 from bhclust.tables import read_table
 
@@ -91,12 +92,15 @@ def ours(method: str, X: Any, y: np.ndarray) -> Record:
     began = time.process_time()
     fitted = OURS[method]().fit(X)
     seconds = time.process_time() - began
+    at_classes = None
+    with contextlib.suppress(BhclustError):  # a rose tree may have no cut into so many
+        at_classes = adjusted_rand_score(y, fitted.cut(n_clusters=n_classes))
     return {
         "seconds": seconds,
         **purities(fitted.tree_, y),
         "ari": adjusted_rand_score(y, fitted.labels_),
         "clusters": fitted.n_clusters_,
-        "ari at the number of classes": adjusted_rand_score(y, fitted.cut(n_clusters=n_classes)),
+        "ari at the number of classes": at_classes,
         "model": type(getattr(fitted, "model_", getattr(fitted, "process_", None))).__name__,
     }
 
