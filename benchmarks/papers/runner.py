@@ -157,6 +157,12 @@ def compute_all(
     missing = [unit for unit in units if key_of(unit) not in known]
     bar = Bar(name, len(missing))
     for unit in missing:
+        # Another process may work on the same study: what it has finished is not done again.
+        found = {} if store is None or options.fresh else store.read()
+        if key_of(unit) in found:
+            known[key_of(unit)] = found[key_of(unit)]
+            bar.step()
+            continue
         start = time.perf_counter()
         result = compute(unit)
         record = {
