@@ -8,7 +8,7 @@ WORKERS ?= 2
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run test lint viewer clean
+.PHONY: run test lint docs viewer papers clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/installed
@@ -27,6 +27,10 @@ lint: $(VENV)/installed-lint
 viewer:
 	cd src/bhclust/viewer/js && npm ci --ignore-scripts --no-audit --no-fund && npm run --silent build
 
+# Every table and figure of the papers; goes on where a killed run stopped. ARGS=--quick: a smoke run.
+papers: $(VENV)/installed-papers
+	$(BIN)/python benchmarks/papers/run_all.py $(ARGS)
+
 # The stamp files are newer than pyproject.toml as long as what is installed is what it asks for.
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "bhclust needs Python 3.11 or newer"; exit 1; }
@@ -42,6 +46,10 @@ $(VENV)/installed-test: pyproject.toml | $(BIN)/python
 
 $(VENV)/installed-lint: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[lint]'
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-papers: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[papers]'
 	@touch $@ $(VENV)/installed
 
 clean:

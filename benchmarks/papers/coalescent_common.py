@@ -3,52 +3,42 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
-import scipy
-import sklearn
+from runner import ROOT, make_parser, mean_and_error, versions, write_json, write_text
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
-import bhclust
 from bhclust import metrics
 from bhclust.tree import Tree
 
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+RESULTS = ROOT / "docs" / "results"
+
+__all__ = ["mean_and_error"]
 
 
 def data_file(name: str) -> Path:
     """Return the path of a data file in the folder that BHCLUST_DATA names."""
     folder = os.environ.get("BHCLUST_DATA")
-    if not folder:
-        sys.exit("Set the environment variable BHCLUST_DATA to the folder with the data sets.")
-    return Path(folder) / name
+    if folder:
+        return Path(folder) / name
+    sentence = "Set the environment variable BHCLUST_DATA to the folder with the data sets."
+    if "--quick" in sys.argv:
+        print(f"{Path(sys.argv[0]).stem} was skipped: it needs {name}. {sentence}")
+        sys.exit(0)
+    sys.exit(sentence)
 
 
 def arguments(description: str) -> argparse.Namespace:
     """Parse the options that every script has."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
+    parser = make_parser(description)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
+    parser.set_defaults(out=RESULTS)
     return parser.parse_args()
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that a result depends on."""
-    return {
-        "bhclust": bhclust.__version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-    }
 
 
 def write(options: argparse.Namespace, name: str, content: dict, markdown: str) -> None:
@@ -57,15 +47,8 @@ def write(options: argparse.Namespace, name: str, content: dict, markdown: str) 
     print(markdown)
     if options.quick:
         return
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
-    (options.out / f"{name}.md").write_text(markdown)
-
-
-def mean_and_error(values: list[float]) -> tuple[float, float]:
-    """Return mean and standard error."""
-    array = np.asarray(values, dtype=float)
-    return float(array.mean()), float(array.std(ddof=1) / np.sqrt(len(array)))
+    write_json(options.out / f"{name}.json", content)
+    write_text(options.out / f"{name}.md", markdown)
 
 
 def tree_scores(tree: Tree, classes: np.ndarray) -> dict[str, float]:

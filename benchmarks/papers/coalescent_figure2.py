@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from coalescent_common import Timer, arguments, mean_and_error, table, write
+from runner import compute_all
 from scipy.special import logsumexp
 
 from bhclust.coalescent import Brownian, greedy_tree, sample_tree, sample_trees
@@ -49,6 +50,11 @@ def one_run(setting: dict, seed: int, run: int) -> dict[str, float]:
     return out
 
 
+def all_runs(unit: dict) -> dict:
+    """Return the runs of one setting."""
+    return {"runs": [one_run(unit, unit["seed"], run) for run in range(unit["runs"])]}
+
+
 def draw_panels(results: dict, path) -> None:
     """Draw the four panels."""
     import matplotlib
@@ -74,16 +80,19 @@ def main() -> None:
     n_runs = 10 if options.quick else 300
     timer = Timer()
     results: dict = {}
-    known: dict = {}
+    settings = {
+        panel: {value: {**MIDDLE, panel: value} for value in values}
+        for panel, values in PANELS.items()
+    }
+    distinct = {str(s): {**s, "runs": n_runs, "seed": options.seed} for p in settings.values()
+                for s in p.values()}  # fmt: skip
+    records = compute_all("coalescent_figure2", list(distinct.values()), all_runs, options)
+    known = dict(zip(distinct, (record["result"]["runs"] for record in records), strict=True))
     rows = []
     for panel, values in PANELS.items():
         results[panel] = {}
         for value in values:
-            setting = {**MIDDLE, panel: value}
-            key = tuple(setting.values())
-            if key not in known:
-                known[key] = [one_run(setting, options.seed, run) for run in range(n_runs)]
-            runs = known[key]
+            runs = known[str(settings[panel][value])]
             by_method = {m: [run[m] for run in runs] for m in METHODS}
             results[panel][str(value)] = by_method
             cells = ["{:.3f} ± {:.3f}".format(*mean_and_error(by_method[m])) for m in METHODS]

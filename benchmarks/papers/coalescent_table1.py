@@ -13,6 +13,7 @@ from coalescent_common import (
     tree_scores,
     write,
 )
+from runner import compute_all
 
 from bhclust import BayesianHierarchicalClustering
 from bhclust.coalescent import Brownian
@@ -77,13 +78,17 @@ def main() -> None:
     for name, (X, y, per_class, repeats) in sets.items():
         rng = np.random.default_rng(options.seed)
         timer = Timer()
-        scores: dict = {m: {s: [] for s in PAPER[name]} for m in METHODS}
-        for _ in range(repeats):
-            chosen = draw(y, per_class, rng)
-            sample = principal_components(X[chosen]) if name == "MNIST" else X[chosen]
-            for method, tree in trees_of(name, sample).items():
-                for score, value in tree_scores(tree, y[chosen]).items():
-                    scores[method][score].append(value)
+        chosen = [draw(y, per_class, rng) for _ in range(repeats)]
+
+        def one(unit: dict, X=X, y=y, chosen=chosen) -> dict:
+            rows = chosen[unit["draw"]]
+            sample = principal_components(X[rows]) if unit["data"] == "MNIST" else X[rows]
+            trees = trees_of(unit["data"], sample)
+            return {method: tree_scores(tree, y[rows]) for method, tree in trees.items()}
+
+        units = [{"data": name, "draw": k, "seed": options.seed} for k in range(repeats)]
+        found = [r["result"] for r in compute_all("coalescent_table1", units, one, options)]
+        scores = {m: {s: [f[m][s] for f in found] for s in PAPER[name]} for m in METHODS}
         results[name] = {
             "repeats": repeats,
             "per_class": per_class,

@@ -14,6 +14,7 @@ from coalescent_common import (
     tree_scores,
     write,
 )
+from runner import compute_all
 
 from bhclust import BayesianHierarchicalClustering
 from bhclust.coalescent import Mutation
@@ -226,18 +227,21 @@ def main() -> None:
 
     repeats = 1 if options.quick else 3
     shares = SHARES[:1] if options.quick else SHARES
-    restored: dict = {}
-    for share in shares:
-        rng = np.random.default_rng(options.seed)
-        table_part = densest(V, share)
-        runs = [restore(table_part, rng) for _ in range(repeats)]
-        restored[str(share)] = {
+
+    def one(unit: dict) -> dict:
+        rng = np.random.default_rng(unit["seed"])
+        table_part = densest(V, unit["share"])
+        runs = [restore(table_part, rng) for _ in range(unit["repeats"])]
+        return {
             "languages": len(table_part),
             "features": table_part.shape[1],
             "known": float((~np.isnan(table_part)).mean()),
             "accuracy": {name: [run[name] for run in runs] for name in runs[0]},
         }
-        print(share, restored[str(share)], f"{timer():.0f} s", flush=True)
+
+    units = [{"share": share, "repeats": repeats, "seed": options.seed} for share in shares]
+    records = compute_all("coalescent_wals", units, one, options)
+    restored = {str(record["unit"]["share"]): record["result"] for record in records}
     content |= {"restored": restored, "repeats": repeats, "seconds": timer()}
     write(options, "coalescent_wals", content, report(content))
 

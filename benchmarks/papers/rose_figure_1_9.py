@@ -8,13 +8,12 @@ rose_figure_1_9.json, .md and .png into docs/results. The paper's own points are
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from runner import ROOT, compute_all, make_parser, versions, write_json, write_text
 from scipy.optimize import minimize
 
 from bhclust.agglomerate import agglomerate
@@ -23,7 +22,7 @@ from bhclust.models import GaussianProcessExpert
 from bhclust.regression import Conditional, conditional
 from bhclust.tree import Tree
 
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+RESULTS = ROOT / "docs" / "results"
 GAMMA = 0.01
 NOISE = 0.05
 # Both waves run over the same inputs, so the prior knows where inputs lie and how far they
@@ -39,14 +38,6 @@ def waves(rng: np.random.Generator, n: int = 150) -> np.ndarray:
     return np.column_stack([x, np.sin(x) + above + NOISE * rng.normal(size=n)])
 
 
-def n_partitions(tree: Tree) -> float:
-    """Return the number of partitions that are consistent with a tree."""
-    count = np.ones(tree.n_nodes)
-    for node in range(tree.n_leaves, tree.n_nodes):
-        count[node] = 1 + np.prod(count[tree.children(node)])
-    return float(count[-1])
-
-
 def describe(tree: Tree, truth: np.ndarray, seconds: float) -> dict[str, Any]:
     """Return what the figure's caption says of a tree, and its largest cut clusters."""
     labels = tree.cut()
@@ -55,7 +46,7 @@ def describe(tree: Tree, truth: np.ndarray, seconds: float) -> dict[str, Any]:
     return {
         "log_marginal_likelihood": float(tree.log_evidence[-1]),
         "clusters_of_two_or_more": int(tree.n_nodes - tree.n_leaves),
-        "partitions": n_partitions(tree),
+        "partitions": round(10 ** tree.log10_partitions()),
         "sizes_of_the_most_probable_partition": sizes.tolist(),
         "of_one_wave": pure,
         "seconds": seconds,
@@ -192,21 +183,20 @@ def markdown(runs: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Run the three models and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=5, help="number of data sets")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
+    parser.set_defaults(out=RESULTS)
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    results = []
-    for seed in range(options.seeds):
-        found = run(seed)
-        results.append(found.results)
-        if seed == 0:
-            draw(found, options.out / "rose_figure_1_9.png")
-    text = json.dumps({"gamma": GAMMA, "runs": results}, indent=1, ensure_ascii=False)
-    (options.out / "rose_figure_1_9.json").write_text(text + "\n", "utf-8")
-    (options.out / "rose_figure_1_9.md").write_text(markdown(results), "utf-8")
+    units = [{"seed": seed} for seed in range(1 if options.quick else options.seeds)]
+    records = compute_all("rose_figure_1_9", units, lambda unit: run(unit["seed"]).results, options)
+    results = [record["result"] for record in records]
     print(markdown(results))
+    if options.quick:
+        return
+    content = {"gamma": GAMMA, "runs": results, "versions": versions()}
+    write_json(options.out / "rose_figure_1_9.json", content)
+    write_text(options.out / "rose_figure_1_9.md", markdown(results))
+    draw(run(0), options.out / "rose_figure_1_9.png")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,359 @@
+"""Write docs/papers.md from the JSON results: the papers' values, ours, and the difference.
+
+    python benchmarks/papers/page.py [--check]
+
+``--check`` writes nothing and fails if the page is not what the results say.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import page_beyond
+import page_coalescent
+import page_rose
+from page_parts import Cell, cell, paragraph, section, table, verdict
+from runner import RESULTS, ROOT, write_text
+
+PAGE = ROOT / "docs" / "papers.md"
+GOOD = ("within", "better")
+
+INTRODUCTION = """\
+# The papers, reproduced
+
+Every table and figure of the four papers that this library builds on, run again, and a comparison
+beyond them. `make papers` runs everything (`benchmarks/papers/`, one script a table or figure; a
+killed run goes on where it stopped), writes the numbers with seeds and versions to
+`docs/results/papers/` and this page from them. The data sets are read from the folder that the
+variable `BHCLUST_DATA` names; `make papers ARGS=--quick` is a short run that needs no data.
+
+**How to read it.** "Paper" and "ours" are mean ± standard error. "Within" means that the
+difference is at most two standard errors of it (both errors together); "better" that ours is
+better by more; "other draw" that it is off by more than that, but within two standard deviations
+of what our random draws of the same data differ among themselves: the paper's value is from one
+draw that is not published, and its standard error does not cover that. "Differs" is none of
+these, and a sentence says what is known of the reason.
+
+**Nothing was tuned on the classes.** "Default" is `fit(X)` without any setting. Where a paper's
+own way is run beside it (greedy order, a fixed prior, or every hyperparameter learned), the
+settings are the paper's, or chosen by evidence. The defaults of the library itself were chosen on
+other draws of some of these tables, as [Learning](learning.md) says, so their lead of a standard
+error should not be relied upon.
+"""
+
+
+def read(name: str) -> dict[str, Any] | None:
+    """Return a result, or None if it was not run."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+
+def bhc_table_1(found: dict[str, Any]) -> str:
+    rows: list[Sequence[str]] = []
+    methods = ("single", "complete", "average", "BHC", "BHC, paper")
+    counts: dict[str, int] = {}
+    words: dict[str, str] = {}
+    for name, part in found["table"].items():
+        for k, method in enumerate(methods):
+            ours = part["cells"][method]
+            printed = found["paper"][name][min(k, 3)]
+            spread = ours["error_of_draws"] * np.sqrt(part["draws"])
+            mine = Cell(ours["mean"], ours["error_of_draws"])
+            word = verdict(Cell(*printed), mine, spread=spread)
+            if method != "BHC, paper":
+                counts[word] = counts.get(word, 0) + 1
+            if method == "BHC":
+                words[name] = word
+            title = {"BHC": "**BHC, default**", "BHC, paper": "BHC, the paper's way"}
+            rows.append(
+                [
+                    name if k == 0 else "",
+                    title.get(method, method),
+                    cell(*printed),
+                    cell(*mine),
+                    f"{mine.mean - printed[0]:+.3f}",
+                    f"{spread:.3f}",
+                    word,
+                ]
+            )
+    header = ["data", "method", "paper", "ours", "difference", "s.d. of draws", "verdict"]
+    wins = ", ".join(
+        f"{name} {part['wins']} of {part['draws']}" for name, part in found["table"].items()
+    )
+    first = [name for name, part in found["table"].items() if part["best"] == "BHC"]
+    others = [name for name in found["table"] if name not in first]
+    return section(
+        "Table 1: purity",
+        "bhc_table_1",
+        paragraph(
+            "Dendrogram purity (each leaf weighs the same), ten draws of each data set, five "
+            "folds "
+            f"each: a fifth of the rows is left out in turn. **The default has the highest mean "
+            f"purity on {len(first)} of 6 data sets** ({', '.join(first)}; not on "
+            f"{', '.join(others) or 'none'}); the paper's BHC on 5 (not on Glass). Draws in which "
+            f"the default is above all three linkages: {wins}."
+        ),
+        table(header, rows),
+        paragraph(
+            f"Of the 24 values of the paper, {counts.get('within', 0)} are within two standard "
+            f"errors, {counts.get('better', 0)} better, {counts.get('other draw', 0)} within the "
+            f"spread of draws, {counts.get('differs', 0)} differ."
+        ),
+        paragraph(table_1_notes(found, words)),
+    )
+
+
+def table_1_notes(found: dict[str, Any], words: dict[str, str]) -> str:
+    """Return what is known of the differences; a set's note stands where BHC's value is off."""
+    glass = {m: part["mean"] for m, part in found["table"]["Glass"]["cells"].items()}
+    ahead = max(("single", "complete", "average", "BHC"), key=lambda m: glass[m])
+    columns = found["table"]["Newsgroups"]["columns"]
+    notes = {
+        "Synthetic": "the paper does not give its four Gaussians. The spread of ours was set so "
+        "that "
+        "the three linkages come near the paper's values (`--calibrate`), without a look at BHC; a "
+        "set as hard for linkage may still be easier for a Gaussian model.",
+        "Newsgroups": f"the paper had 500 words, and ours {columns:.0f} by the same rule; its "
+        "prior "
+        "was chosen by a line search that it does not describe.",
+        "10Digits": "all four methods are below the paper's by about a tenth of their value, which "
+        "an easier draw explains.",
+        "Glass": f"`auto` takes independent columns from nine columns on ({glass['BHC']:.3f}); the "
+        f"paper's full covariance, without learning, has {glass['BHC, paper']:.3f}, which is the "
+        "paper's value.",
+    }
+    shown = [f"*{name}*: {text}" for name, text in notes.items() if words[name] not in GOOD]
+    below = [
+        sum(found["table"][n]["cells"][m]["mean"] < found["paper"][n][k][0] for n in found["table"])
+        for k, m in enumerate(("single", "complete", "average"))
+    ]
+    glass_note = (
+        f"On Glass {ahead if ahead == 'BHC' else ahead + ' linkage'} has the highest mean of those "
+        "compared (in the paper average linkage; it notes that the Gaussian may be a poor model "
+        "there)."
+    )
+    linkage_note = (
+        f"*Linkage*: single, complete and average linkage are below the paper's on {below[0]}, "
+        f"{below[1]} and {below[2]} of 6 sets, mostly within the spread of draws: its draws seem "
+        "easier, and no reading of its folds makes the difference go away. What a fold is was "
+        "settled by the linkages alone: of leaving a fold out, using all rows, and one fold only, "
+        "the first is on average the nearest to the paper's 18 values (`--calibrate` prints them). "
+        "Ties between binary rows make linkage trees depend on the order of the rows."
+    )
+    return " ".join(["What is known of the differences.", *shown, glass_note, linkage_note])
+
+
+def bhc_figure_4(found: dict[str, Any]) -> str:
+    rows = [
+        [
+            name,
+            f"{part['correlation']:.3f}",
+            f"{part['rank correlation']:.3f}",
+            f"{part['purity at the highest evidence']:.3f}",
+            f"{part['mean purity']:.3f}",
+            f"{part['highest purity']:.3f}",
+        ]
+        for name, part in found["sets"].items()
+    ]
+    paper = found["paper"]["correlation"]
+    near = [n for n, p in found["sets"].items() if p["correlation"] >= paper - 0.05]
+    low = [n for n, p in found["sets"].items() if p["correlation"] < 0.6]
+    header = [
+        "data",
+        "correlation",
+        "of ranks",
+        "purity at the highest evidence",
+        "mean",
+        "highest",
+    ]
+    return section(
+        "Figure 4: evidence and purity",
+        "bhc_figure_4",
+        paragraph(
+            f"Over 50 random priors a data set. The paper has a correlation of {paper} on a data "
+            "set "
+            f"and settings that it does not name; ours reaches that, or comes within 0.05, on "
+            f"{', '.join(near)}. The tree of highest evidence is purer than the mean tree on every "
+            f"set: the paper's claim holds. On {', '.join(low) or 'no set'} the correlation is low "
+            "because hopeless priors spread over thousands of nats at one purity; the ranks agree "
+            "there too."
+        ),
+        table(header, rows),
+        "![Evidence and purity](results/papers/bhc_figure_4.png)\n",
+    )
+
+
+def bhc_figure_5(found: dict[str, Any]) -> str:
+    keys = ("groups", "clusters", "BHC purity", "average purity", "BHC ARI", "average ARI",
+            "density BHC", "density truth", "density one Gaussian")  # fmt: skip
+    rows = [
+        [name, *(f"{part[k]:.3f}" if isinstance(part[k], float) else str(part[k]) for k in keys)]
+        for name, part in found["toys"].items()
+    ]
+    return section(
+        "Figure 5: three toys in the plane",
+        "bhc_figure_5",
+        paragraph(
+            "The paper's points are not published; these are of the same kinds. Mean log density "
+            "of "
+            "fresh points under the predictive density of BHC, under the truth, and under one "
+            "Gaussian. Average linkage is cut into as many clusters as BHC found. As in the paper, "
+            "BHC finds the number of groups and follows long clusters, which average linkage cuts "
+            "across."
+        ),
+        table(["toy", *keys], rows),
+        "![Three toys](results/papers/bhc_figure_5.png)\n",
+    )
+
+
+def bhc_figure_6(found: dict[str, Any]) -> str:
+    rows = []
+    for method, part in found["trees"].items():
+        for node in part["top"]:
+            rows.append(
+                [
+                    method,
+                    "half" if node["level"] == 1 else "quarter",
+                    str(node["size"]),
+                    ", ".join(node["words"]),
+                    f"{node['group']}, {100 * node['share']:.0f} %",
+                ]
+            )
+    bhc, average = found["trees"]["BHC"], found["trees"]["average linkage"]
+    return section(
+        "Figure 6: newsgroups, the top of the tree",
+        "bhc_figure_6",
+        paragraph(
+            "800 articles, 50 words of the highest information about the group (chosen with the "
+            "classes, as in the paper). The paper's BHC splits 354 | 446, then 205 | 149 and "
+            "284 | 162, into baseball, hockey, cars and space (words: "
+            + "; ".join(", ".join(words).lower() for words in found["paper"]["words of BHC"])
+            + "). Its average linkage splits off single articles: 1 | 799, then 2 | 797 and 1 | "
+            "796."
+        ),
+        table(["tree", "level", "articles", "words", "commonest group"], rows),
+        paragraph(
+            f"The smaller half in {found['draws']} draws: BHC "
+            f"{', '.join(map(str, bhc['smaller half of each draw']))}; average linkage "
+            f"{', '.join(map(str, average['smaller half of each draw']))}. Purity "
+            f"{cell(*bhc['purity'])} and {cell(*average['purity'])}. The figure is reproduced."
+        ),
+    )
+
+
+def yang_qin(found: dict[str, Any]) -> str:
+    rows = []
+    exact_match = 0
+    for name, row in found["table"].items():
+        for k, method in enumerate(("single", "complete", "average", "BHC, their prior", "BHC")):
+            printed = found["paper"][name][min(k, 3)]
+            ours = row[method]
+            same = abs(ours["five pairs"] - printed) < 6e-4
+            exact_match += same and method != "BHC"
+            off = abs(ours["five pairs"] - printed) <= 2 * ours["spread of five pairs"]
+            higher = "better" if ours["five pairs"] > printed else "differs"
+            word = "the same" if same else "within the error of five pairs" if off else higher
+            rows.append(
+                [
+                    name if k == 0 else "",
+                    "**BHC, default**" if method == "BHC" else method,
+                    f"{printed:.3f}",
+                    f"{ours['five pairs']:.3f}",
+                    f"{ours['spread of five pairs']:.3f}",
+                    f"{ours['exact']:.3f}",
+                    word,
+                ]
+            )
+    exact = {name: {m: v["exact"] for m, v in row.items()} for name, row in found["table"].items()}
+    ahead = sum(row["BHC"] > row["BHC, their prior"] for row in exact.values())
+    binary = [exact[name] for name in ("SYNTHETIC_binary", "CEDAR")]
+    best = all(
+        row["BHC"] > max(row[m] for m in ("single", "complete", "average")) for row in binary
+    )
+    holds = "holds" if best else "does not hold"
+    header = [
+        "data",
+        "method",
+        "paper",
+        "ours, five pairs",
+        "s.d. of five pairs",
+        "exact",
+        "verdict",
+    ]
+    return section(
+        "The table",
+        "yang_qin",
+        paragraph(
+            "Their purity is a Monte Carlo value of five pairs with one seed. With the same five "
+            f"pairs {exact_match} of their 20 values come out to all digits, BHC with their prior "
+            "among them on three sets. The standard deviation of such a value over seeds shows how "
+            "little it says; the exact purity of the same trees stands beside it."
+        ),
+        table(header, rows),
+        paragraph(
+            "*Single and complete linkage on the binary sets* depend on how ties between equal "
+            "distances are broken. *BHC on Aggregation and Spiral*: their program multiplies gamma "
+            "functions and determinants without logarithms, which overflows for clusters of some "
+            "hundreds of points, so its upper merges are not those of its formula; ours with the "
+            "same prior is the tree of the formula. By exact purity the library's default is "
+            "ahead "
+            f"of that prior on {ahead} of {len(exact)} sets, and single linkage stays the only "
+            "method of these that follows the spiral: three arms are no Gaussians. Their statement "
+            f"that BHC is the best on the binary sets {holds} for the exact purity of the default."
+        ),
+    )
+
+
+PARTS: dict[str, dict[str, Callable[[dict[str, Any]], str]]] = {
+    "Bayesian hierarchical clustering (Heller & Ghahramani 2005)": {
+        "bhc_table_1": bhc_table_1,
+        "bhc_figure_4": bhc_figure_4,
+        "bhc_figure_5": bhc_figure_5,
+        "bhc_figure_6": bhc_figure_6,
+    },
+    "Implementation of BHC (Yang & Qin 2017)": {"yang_qin": yang_qin},
+    "Bayesian rose trees (Blundell, Teh & Heller 2010)": page_rose.PARTS,
+    "Coalescents (Teh, Daumé & Roy 2008)": page_coalescent.PARTS,
+    "Beyond the papers": page_beyond.PARTS,
+}
+
+
+def make_page() -> str:
+    """Return the text of the page."""
+    pieces = [INTRODUCTION]
+    used: set[str] = set()
+    for title, parts in PARTS.items():
+        pieces.append(f"## {title}\n")
+        for name, write in parts.items():
+            found = page_coalescent.read(name) if name in page_coalescent.PARTS else read(name)
+            if name in page_rose.ELSEWHERE:
+                found = page_coalescent.read(name)
+            if found is None:
+                pieces.append(f"*`{name}` was not run.*\n")
+                continue
+            pieces.append(write(found))
+            for version in found["versions"] if isinstance(found.get("versions"), list) else []:
+                used.add(", ".join(f"{k} {v}" for k, v in version.items()))
+    lines = "\n".join(f"* {text}" for text in sorted(used))
+    pieces.append(
+        f"## Versions\n\nThe results in `docs/results/papers/` were made with\n\n{lines}\n"
+    )
+    return "\n".join(pieces)
+
+
+def main() -> None:
+    text = make_page()
+    if "--check" in sys.argv:
+        if not PAGE.exists() or PAGE.read_text("utf-8") != text:
+            sys.exit("docs/papers.md is not what the results say: run benchmarks/papers/page.py")
+        return
+    write_text(PAGE, text)
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

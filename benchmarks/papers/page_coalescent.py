@@ -1,0 +1,171 @@
+"""The page's part on the coalescent paper; its results lie in docs/results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from page_parts import Cell, cell, paragraph, section, table, verdict
+from runner import ROOT, mean_and_error
+
+# Standard errors of the paper's Table 1 are lost in the text at hand.
+METHODS = ("average linkage", "BHC", "Greedy-Rate1")
+
+
+def read(name: str) -> dict[str, Any] | None:
+    """Return a result, or None if it was not run."""
+    path = ROOT / "docs" / "results" / f"{name}.json"
+    return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+
+def coalescent_figure2(found: dict[str, Any]) -> str:
+    pooled = found["pooled"]
+    order = sorted(pooled, key=lambda m: -pooled[m][0])
+    rows = [[name, cell(*pooled[name])] for name in order]
+    return section(
+        "Figure 2: data from the model",
+        "coalescent_figure2",
+        paragraph(
+            "Log predictive probability of a withheld entry, over all settings of the figure's "
+            "four "
+            f"panels ({found['runs']} data sets a setting; the paper 100). The values of the "
+            "paper's "
+            "figure cannot be read off the text at hand; its order is SMC-PostPost, SMC-PriorPost, "
+            "SMC-PriorPrior, Greedy-Rate1, and it holds. The race sampler is not in the paper. "
+            "[All panels](results/coalescent_figure2.md)."
+        ),
+        table(["method", "log predictive probability"], rows),
+        "![Figure 2](results/coalescent_figure2.png)\n",
+    )
+
+
+def coalescent_table1(found: dict[str, Any]) -> str:
+    rows = []
+    words: dict[str, list[str]] = {}
+    for data, scores in found["paper"].items():
+        for score, printed in scores.items():
+            for k, method in enumerate(METHODS):
+                values = found["results"][data]["scores"][method][score]
+                mine = Cell(*mean_and_error(values))
+                # The paper's own error is about ours: it has the same number of draws.
+                word = verdict(Cell(printed[k], mine.error), mine)
+                words.setdefault(word, []).append(f"{data} {score} {method}")
+                rows.append(
+                    [
+                        data if (score, k) == ("purity", 0) else "",
+                        score if k == 0 else "",
+                        method,
+                        f"{printed[k]:.3f}",
+                        cell(*mine),
+                        f"{mine.mean - printed[k]:+.3f}",
+                        word,
+                    ]
+                )
+    counted = ", ".join(f"{len(names)} {word}" for word, names in sorted(words.items()))
+    return section(
+        "Table 1: MNIST and Spambase",
+        "coalescent_table1",
+        paragraph(
+            f"50 and 20 draws, as in the paper. Of 18 values: {counted} (the paper's standard "
+            "errors "
+            "are lost in the text at hand and taken to be ours: the numbers of draws are the same)."
+        ),
+        table(["data", "score", "method", "paper", "ours", "difference", "verdict"], rows),
+        paragraph(
+            "The paper says that Greedy-Rate1 is the best but for purity on Spambase. On "
+            "Spambase the "
+            "order holds for the subtree score; BHC, better here than in the paper, is first in "
+            "leave-one-out as well as in purity. **On MNIST it does not hold**: average linkage is "
+            "ahead of both. How many images and dimensions the paper used is lost in the text at "
+            "hand; ours (20 of each digit, 20 principal components) are a guess, with which BHC "
+            "and "
+            "Greedy-Rate1 come near the paper's values in purity and average linkage does not."
+        ),
+    )
+
+
+def coalescent_wals(found: dict[str, Any]) -> str:
+    rows = []
+    for title, part in (("Indo-European", "indo_european"), ("densest", "language_scores")):
+        for method, by_class in found[part]["scores"].items():
+            for kind, scores in by_class.items():
+                rows.append(
+                    [f"{title}, {found[part]['languages']}", kind, method]
+                    + [f"{value:.3f}" for value in scores.values()]
+                )
+    trees = table(["languages", "class", "tree", "purity", "subtree", "leave-one-out"], rows)
+    restored = found["restored"]
+    methods = list(next(iter(restored.values()))["accuracy"])
+    rows = [
+        [f"{100 * float(share):.0f} %"]
+        + [cell(*mean_and_error(part["accuracy"][m])) for m in methods]
+        for share, part in restored.items()
+    ]
+    above = sum(
+        mean_and_error(part["accuracy"]["Greedy-Rate1"])[0]
+        > max(
+            mean_and_error(part["accuracy"][m])[0] for m in ("nearest neighbour", "average linkage")
+        )
+        for part in restored.values()
+    )
+    return section(
+        "Figure 3 and the language trees",
+        "coalescent_wals",
+        paragraph(
+            "The paper had 2,150 languages × 139 binary features in an extract that is not at "
+            "hand; here "
+            "are the 142 features of the same edition with all their values, so no number is "
+            "comparable, only orders are. *Figure 3(a)*: the Indo-European tree keeps Germanic, "
+            "Romance, Celtic and Indic together and errs on Iranian, Armenian and Greek, like the "
+            "paper's. *Scores*: the paper says that Greedy-Rate1 outperforms the other trees; "
+            "here it "
+            "does in five of six cases on the 400 best known languages, and not on the 45 "
+            "Indo-European ones."
+        ),
+        trees,
+        "![Indo-European tree](results/coalescent_wals_tree.png)\n",
+        paragraph(
+            "*Figure 3(b)*, share of withheld entries restored: Greedy-Rate1 is above nearest "
+            "neighbour "
+            f"and average linkage at {above} of {len(restored)} sizes, as in the paper. "
+            "**Probabilistic "
+            "PCA, whose dimension is chosen in hindsight, is ahead of all here**; it sees one "
+            "column a "
+            "value of these features, and has far more columns than on binary ones. The commonest "
+            "value of a feature, which the paper does not show, is far below all."
+        ),
+        table(["densest", *methods], rows),
+    )
+
+
+def coalescent_nips(found: dict[str, Any]) -> str:
+    rows = [
+        [str(k), str(part["size"]), ", ".join(part["words"])]
+        for k, part in enumerate(found["clusters_like_paper"][:9], start=1)
+    ]
+    return section(
+        "Table 3: NIPS abstracts",
+        "coalescent_nips",
+        paragraph(
+            f"{found['abstracts']} abstracts, {found['words']} words. The paper cuts at a log "
+            "likelihood "
+            f"ratio of 0 and has nine clusters; here that gives {len(found['clusters'])}, and "
+            "nine come "
+            f"at {found['threshold_like_paper']:.2f} (below). How the paper computes the ratio "
+            "of a "
+            "split is lost in the text at hand, and it does not say whether stop words stayed. The "
+            "topics are of the same kind: networks and their training, neurons, speech, "
+            "reinforcement "
+            "and Markov models, classification."
+        ),
+        table(["cluster", "abstracts", "words"], rows),
+    )
+
+
+PARTS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "coalescent_figure2": coalescent_figure2,
+    "coalescent_table1": coalescent_table1,
+    "coalescent_wals": coalescent_wals,
+    "coalescent_nips": coalescent_nips,
+}

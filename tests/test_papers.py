@@ -1,0 +1,259 @@
+"""The scripts that reproduce the papers: what they share, and the searches of their own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bhclust import Tree
+from bhclust.agglomerate import score_tree
+from bhclust.mixing import Constant, Rose
+from bhclust.models import Bernoulli
+
+FOLDER = Path(__file__).parents[1] / "benchmarks" / "papers"
+
+
+@pytest.fixture(autouse=True)
+def _scripts(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+
+@pytest.fixture
+def runner(monkeypatch, tmp_path):
+    import runner as module
+
+    monkeypatch.setattr(module, "CACHE", tmp_path / "cache")
+    return module
+
+
+def options_of(runner, *words):
+    return runner.make_parser("x").parse_args(list(words))
+
+
+def test_a_killed_run_goes_on_where_it_stopped(runner):
+    units = [{"draw": k, "seed": 1} for k in range(5)]
+    seen = []
+
+    def compute(unit):
+        if unit["draw"] == 3 and len(seen) < 4:
+            seen.append("killed")
+            raise KeyboardInterrupt
+        seen.append(unit["draw"])
+        return {"square": unit["draw"] ** 2}
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.compute_all("squares", units, compute, options_of(runner))
+    records = runner.compute_all("squares", units, compute, options_of(runner))
+    assert seen == [0, 1, 2, "killed", 3, 4]
+    assert [record["result"]["square"] for record in records] == [0, 1, 4, 9, 16]
+    assert all(record["versions"] == runner.versions() for record in records)
+
+
+def test_a_line_that_was_cut_off_is_computed_again(runner):
+    units = [{"draw": 0}, {"draw": 1}]
+    runner.compute_all("cut", units, lambda unit: {"value": 1}, options_of(runner))
+    path = runner.CACHE / "cut.jsonl"
+    path.write_text(path.read_text("utf-8")[:-20], "utf-8")  # the last record lost its end
+    asked = []
+
+    def compute(unit):
+        asked.append(unit)
+        return {"value": 2}
+
+    records = runner.compute_all("cut", units, compute, options_of(runner))
+    assert asked == [{"draw": 1}]
+    assert [record["result"]["value"] for record in records] == [1, 2]
+    again = runner.compute_all("cut", units, pytest.fail, options_of(runner))
+    assert [record["result"]["value"] for record in again] == [1, 2]
+
+
+def test_fresh_forgets_and_quick_keeps_nothing(runner):
+    units = [{"draw": 0}]
+    runner.compute_all("fresh", units, lambda unit: {"value": 1}, options_of(runner))
+    fresh = options_of(runner, "--fresh")
+    (record,) = runner.compute_all("fresh", units, lambda unit: {"value": 2}, fresh)
+    assert record["result"]["value"] == 2
+    (record,) = runner.compute_all("fresh", units, pytest.fail, options_of(runner))
+    assert record["result"]["value"] == 2
+    runner.compute_all("quick", units, lambda unit: {}, options_of(runner, "--quick"))
+    assert not (runner.CACHE / "quick.jsonl").exists()
+
+
+def test_results_of_another_version_are_named(runner, monkeypatch, capsys):
+    units = [{"draw": 0}]
+    runner.compute_all("old", units, lambda unit: {}, options_of(runner))
+    monkeypatch.setattr(runner, "versions", lambda: {"bhclust": "another"})
+    runner.compute_all("old", units, pytest.fail, options_of(runner))
+    assert "1 of 1 units are of another version" in capsys.readouterr().err
+
+
+def test_a_result_that_cannot_be_written_leaves_the_old_one(runner, tmp_path):
+    path = tmp_path / "result.json"
+    runner.write_json(path, {"value": np.float64(1.5)})
+    with pytest.raises(TypeError):
+        runner.write_json(path, {"value": object()})
+    assert json.loads(path.read_text("utf-8")) == {"value": 1.5}
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+# -- Figure 1.7 ------------------------------------------------------------------------------------
+
+
+def all_rose_trees(rows):
+    """Yield every rose tree over the rows as nested tuples, by listing partitions."""
+    if len(rows) == 1:
+        yield rows[0]
+        return
+    for blocks in partitions(rows):
+        if len(blocks) > 1:
+            yield from (tuple(parts) for parts in product_of_trees(blocks))
+
+
+def product_of_trees(blocks):
+    if not blocks:
+        yield []
+        return
+    for tree in all_rose_trees(blocks[0]):
+        for rest in product_of_trees(blocks[1:]):
+            yield [tree, *rest]
+
+
+def partitions(rows):
+    """Yield all partitions of a list."""
+    if not rows:
+        yield []
+        return
+    first, rest = rows[0], rows[1:]
+    for count in range(len(rest) + 1):
+        for others in combinations(rest, count):
+            left = [row for row in rest if row not in others]
+            for blocks in partitions(left):
+                yield [[first, *others], *blocks]
+
+
+def parents_of(tree, n):
+    """Return the parent array of a nested tree."""
+    parent = [-1] * n
+
+    def place(node):
+        if isinstance(node, int):
+            return node
+        children = [place(part) for part in node]
+        parent.append(-1)
+        for child in children:
+            parent[child] = len(parent) - 1
+        return len(parent) - 1
+
+    place(tree)
+    return parent
+
+
+@pytest.mark.parametrize("mixing", [Rose(0.3), Rose(0.7), Constant(0.4)])
+def test_the_search_over_subsets_finds_the_best_of_all_rose_trees(mixing):
+    import rose_figure_1_7 as figure
+
+    rng = np.random.default_rng(3)
+    n = 5
+    for _ in range(3):
+        X = figure.draw(n, 0.5, 0.5, rng)[:, :8]
+        model = Bernoulli(a=0.5, b=0.5).resolve(X)
+        stats = model.suffstats(X)
+        every = [parents_of(tree, n) for tree in all_rose_trees(list(range(n)))]
+        assert len(every) == figure.n_trees(n) == 236
+        scores = [score_tree(p, model, stats, mixing).log_evidence[-1] for p in every]
+        found = figure.best_log_likelihood(figure.log_f_of_subsets(model, X), mixing, n)
+        assert found == pytest.approx(max(scores), abs=1e-10)
+
+
+def test_random_rose_trees_are_uniform():
+    import rose_figure_1_7 as figure
+
+    rng = np.random.default_rng(0)
+
+    def normal(tree):
+        return tree if isinstance(tree, int) else tuple(sorted(map(normal, tree), key=str))
+
+    counts: dict = {}
+    draws = 5200
+    for _ in range(draws):
+        tree = normal(figure.random_tree([0, 1, 2, 3], rng))
+        counts[tree] = counts.get(tree, 0) + 1
+    assert len(counts) == figure.n_trees(4) == 26
+    expected = draws / 26
+    chi_square = sum((count - expected) ** 2 / expected for count in counts.values())
+    assert chi_square < 60  # 25 degrees of freedom: exceeded once in ten thousand
+
+
+# -- the rest --------------------------------------------------------------------------------------
+
+
+def test_the_purity_of_pairs_has_the_exact_purity_as_its_mean():
+    import yang_qin
+
+    from bhclust.metrics import dendrogram_purity
+
+    tree = Tree([4, 4, 5, 6, 5, 6, -1], n_leaves=4)
+    y = np.array([0, 1, 0, 1])
+    found = yang_qin.purity_of_pairs(tree, y, 2000, 0)
+    assert found == pytest.approx(dendrogram_purity(tree, y.tolist()), abs=0.02)
+
+
+def test_information_is_that_of_the_joint_table():
+    import bhc_figure_6
+    from sklearn.metrics import mutual_info_score
+
+    rng = np.random.default_rng(0)
+    X = (rng.random((60, 5)) < 0.4) * 1.0
+    X[:, 4] = 0.0
+    y = rng.integers(3, size=60)
+    expected = [mutual_info_score(column, y) for column in X.T]
+    assert bhc_figure_6.information(X, y) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("paper", "ours", "spread", "higher", "word"),
+    [
+        ((0.5, 0.01), (0.52, 0.01), 0.0, True, "within"),
+        ((0.5, 0.01), (0.6, 0.01), 0.0, True, "better"),
+        ((0.5, 0.01), (0.4, 0.01), 0.0, True, "differs"),
+        ((0.5, 0.01), (0.4, 0.01), 0.06, True, "other draw"),
+        ((14.0, 0.1), (9.0, 0.1), 0.0, False, "better"),
+        ((14.0, 0.1), (19.0, 0.1), 0.0, False, "differs"),
+    ],
+)
+def test_verdicts(paper, ours, spread, higher, word):
+    from page_parts import Cell, verdict
+
+    found = verdict(Cell(*paper), Cell(*ours), spread=spread, higher_is_better=higher)
+    assert found == word
+
+
+def test_the_page_is_what_the_results_say(monkeypatch):
+    import page
+
+    monkeypatch.setattr(sys, "argv", ["page.py", "--check"])
+    page.main()
+
+
+def test_a_script_runs_without_the_data(monkeypatch, tmp_path, runner):
+    monkeypatch.delenv("BHCLUST_DATA", raising=False)
+    import rose_figure_1_8
+
+    arguments = ["--quick", "--out", str(tmp_path)]
+    monkeypatch.setattr(rose_figure_1_8, "pictures", lambda options: False)
+    runner.study(
+        "rose_figure_1_8",
+        rose_figure_1_8.units,
+        rose_figure_1_8.compute,
+        rose_figure_1_8.finish,
+        "x",
+        arguments,
+    )
+    content = json.loads((tmp_path / "rose_figure_1_8.json").read_text("utf-8"))
+    assert content["stand_in"]
+    assert content["quick"]
