@@ -207,7 +207,7 @@ def dask_fit(n: int, workers: int, limit_mb: int, kill: bool, folder: str) -> di
     }
 
 
-def write_files(n: int, folder: str, n_files: int = 16) -> None:
+def write_files(n: int, folder: str, n_files: int = 32) -> None:
     """Write the table as Parquet files of 64-bit floats."""
     import pandas as pd
 
@@ -269,7 +269,7 @@ def section_sparse(quick: bool) -> dict[str, Any]:
 
 
 def section_dask(quick: bool) -> dict[str, Any]:
-    n, limit = (20_000, 700) if quick else (1_000_000, 500)
+    n, limit = (20_000, 700) if quick else (600_000, 600)
     runs = []
     with tempfile.TemporaryDirectory() as folder:
         write_files(n, folder)

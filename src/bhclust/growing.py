@@ -124,7 +124,7 @@ class CompiledGrowingTree:
         self._start, self._group = _counts_of(prior.model)
         self._totals = np.bincount(self._group, self._start)
         both = np.concatenate([self._start, self._totals])
-        self._table = log_rising(both[:, None], np.arange(_TABLE_LENGTH))
+        self._table = log_rising(both[:, None], np.arange(float(_TABLE_LENGTH)))
         self._counters = np.zeros(6, dtype=np.int64)
         self._counters[grow.ROOT] = -1
         self._leaf_weight = np.ones(0)
