@@ -57,7 +57,6 @@ clean:
 		docs/api docs/auto_gallery docs/sg_execution_times.rst
 
 # Warnings are errors; links between pages, formulas and examples of the gallery are all checked.
-.PHONY: docs
 docs: $(VENV)/installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -q -E -b html -d build/doctrees docs build/docs
 	@echo "open $(abspath build/docs)/index.html"
