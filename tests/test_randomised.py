@@ -79,8 +79,9 @@ def test_the_router_is_the_predictive_of_each_subtree(name, rose, mixing):
 
 
 def test_the_top_of_a_tree_keeps_its_sets_of_leaves():
-    case = make_case("bernoulli", 64, np.random.default_rng(5))
-    tree = agglomerate(case.model, case.model.suffstats(case.X), DirichletProcess(1.0)).tree
+    X, _ = blocks(64, np.random.default_rng(5), noise=0.05)
+    model = Bernoulli(a=0.5, b=0.5).resolve(X)
+    tree = agglomerate(model, model.suffstats(X), DirichletProcess(1.0)).tree
     top = top_of(tree, 640, 200)
     sets = sets_below(tree.parent, tree.n_leaves)
     for port, node in enumerate(top.ports):
@@ -89,9 +90,14 @@ def test_the_top_of_a_tree_keeps_its_sets_of_leaves():
     spread = [{leaf for port in ports for leaf in sets[top.ports[port]]} for ports in above]
     assert all(leaves in sets for leaves in spread)
     assert spread[-1] == set(range(64))
-    opened = [node for node in range(64, tree.n_nodes) if len(sets[node]) * 10 > 150]
-    opened = [node for node in opened if len(sets[node]) >= 16]
+    # Opened are the root, and below an open node those that are large and no single cluster.
+    opened = {tree.n_nodes - 1}
+    for node in range(tree.n_nodes - 2, 63, -1):
+        large = len(sets[node]) * 10 > 150 and len(sets[node]) >= 16
+        if large and tree.log_odds[node] < 0 and int(tree.parent[node]) in opened:
+            opened.add(node)
     assert len(top.parent) - len(top.ports) == len(opened)
+    assert len(opened) > 1
 
 
 def test_a_sample_depends_on_rows_and_seed_only():
@@ -162,7 +168,10 @@ def test_estimators_learn_and_predict(kind, strategy, tmp_path):
     fitted = kind("bernoulli", strategy=strategy, sample_size=80, part_size=150, learn_rows=200)
     fitted.fit(X)
     assert fitted.strategy_ == strategy
-    assert dendrogram_purity(fitted.tree_, y) > (0.95 if strategy == "randomised" else 0.8)
+    # Rose trees of this table are not pure either when they are built exactly.
+    exact = dendrogram_purity(kind("bernoulli").fit(X).tree_, y)
+    slack = 0.05 if strategy == "randomised" else 0.2
+    assert dendrogram_purity(fitted.tree_, y) > exact - slack
     assert np.mean(fitted.predict(X) == fitted.labels_) > 0.9
     fitted.save(tmp_path / "fit.npz")
     assert (load(tmp_path / "fit.npz").predict(X[:20]) == fitted.predict(X[:20])).all()
