@@ -206,7 +206,7 @@ def finish(records: list[Record], options: argparse.Namespace) -> Record:
     for record in records:
         unit = record["unit"]
         table.setdefault(unit["data"], {})[unit["method"]] = record["result"]
-    table = {name: table[name] for name in tables() if name in table}
+    table = {name: table.get(name, {}) for name in tables()}
     for name, row in table.items():
         cells = {m: round(row[m]["purity"], 3) for m in METHODS if "purity" in row.get(m, {})}
         print(name, cells)
