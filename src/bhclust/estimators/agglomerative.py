@@ -601,8 +601,7 @@ class BayesianRoseTree(_TreeClustering):
     Parameters
     ----------
     model, alpha, gamma, n_clusters, column_kinds, learn, strategy, n_restarts, max_iter, polish, \
-learn_rows, sample_size, part_size, n_seeds, engine, random_state, verbose
-learn_rows, engine, device, random_state, verbose
+learn_rows, sample_size, part_size, n_seeds, engine, n_jobs, device, random_state, verbose
         As in `BayesianHierarchicalClustering`.
     mixing : {"rose", "constant", "dirichlet_process"}
         ``"rose"`` weighs one cluster by ``1 - (1 - gamma)^(children - 1)``, so that a cascade of
