@@ -269,7 +269,7 @@ def section_sparse(quick: bool) -> dict[str, Any]:
 
 
 def section_dask(quick: bool) -> dict[str, Any]:
-    n, limit = (20_000, 700) if quick else (600_000, 600)
+    n, limit = (20_000, 700) if quick else (1_500_000, 700)
     runs = []
     with tempfile.TemporaryDirectory() as folder:
         write_files(n, folder)

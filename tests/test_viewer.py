@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -153,6 +154,16 @@ def labels(page):
 def click_node(page, node, **options):
     place = page.evaluate("node => bhclustView.pointOf(node)", node)
     page.locator("#tree").click(position=place, **options)
+
+
+def double_click_until(page, node, condition):
+    """On a busy machine two clicks may come too far apart to be one double click."""
+    for _ in range(3):
+        click_node(page, node, click_count=2)
+        with contextlib.suppress(TimeoutError):
+            wait_until(page, condition, seconds=3)
+            return
+    raise AssertionError(f"no double click led to {condition}")
 
 
 def downloaded(page, button):
@@ -313,8 +324,7 @@ def test_clicking_chooses_and_collapses(show, tmp_path, blobs, binary, rose, kin
     shown = tree.n_leaves - int(tree.size[inner]) + 1
     assert state(page)["nTips"] == shown
     assert page.inner_text("#collapse") == "Expand"
-    click_node(page, inner, click_count=2)
-    assert state(page)["nTips"] == tree.n_leaves
+    double_click_until(page, inner, f"bhclustView.state().nTips === {tree.n_leaves}")
     page.click("#collapse-clusters")
     assert state(page)["nTips"] == clustering.n_clusters_
     page.click("#expand-all")
