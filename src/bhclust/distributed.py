@@ -269,14 +269,26 @@ class _Fit:
         seeds = {k: part.seed for k, part in large.items() if part.stuck < PATIENCE}
         samples: dict[int, _Rows] = {}
         if seeds:
-            size = self.sizes.sample
+            # Hashes are numbers of rows, so they tell without a look at the table which rows a
+            # sample has; only these are read then. Every partition's candidates with their values
+            # would be most of the table.
+            hashes = self._reduced(
+                [
+                    self._task(_lowest_hashes, start, label, self.sizes.sample, seeds)
+                    for start, label in zip(self.starts, labels, strict=True)
+                ],
+                _merge_hashes,
+                self.sizes.sample,
+                once=False,
+            )
+            last = {k: found.max() for k, found in hashes.items()}
             samples = self._reduced(
                 [
-                    self._task(_lowest_of_parts, source, start, label, size, seeds)
+                    self._task(_rows_up_to, source, start, label, seeds, last)
                     for source, start, label in zip(self.sources, self.starts, labels, strict=True)
                 ],
-                _merge_lowest_of_parts,
-                size,
+                _merge_rows_of_parts,
+                None,
             )
             self.bytes["sample"] += sum(_size(rows.values) for rows in samples.values())
         plans = self._gather(
@@ -455,7 +467,7 @@ def _lowest_rows(block: Any, number: IntArray, rows: IntArray, size: int, seed: 
     return _Rows(number[rows[kept]], order[kept], _take(block, rows[kept]))
 
 
-def _merge_lowest(parts: Sequence[_Rows], size: int) -> _Rows:
+def _merge_lowest(parts: Sequence[_Rows], size: int | None) -> _Rows:
     """Keep the rows of lowest hash of several samples, in the order of the table."""
     order = np.concatenate([part.order for part in parts])
     number = np.concatenate([part.number for part in parts])
@@ -470,18 +482,44 @@ def _in_order(rows: _Rows) -> _Rows:
     return _Rows(rows.number[order], rows.order[order], _take(rows.values, order))
 
 
-def _lowest_of_parts(
-    block: Any, start: int, label: IntArray, size: int, seeds: dict[int, int]
-) -> dict[int, _Rows]:
-    number = start + np.arange(block.shape[0])
+def _lowest_hashes(
+    start: int, label: IntArray, size: int, seeds: dict[int, int]
+) -> dict[int, npt.NDArray[np.uint64]]:
+    """Return the lowest hashes of each part's rows in a partition."""
     return {
-        k: _lowest_rows(block, number, rows, size, seeds[k])
+        k: _lowest_of(row_hash(start + rows, seeds[k]), size)
         for k, rows in _rows_of(label).items()
         if k in seeds
     }
 
 
-def _merge_lowest_of_parts(parts: Sequence[dict[int, _Rows]], size: int) -> dict[int, _Rows]:
+def _merge_hashes(
+    parts: Sequence[dict[int, npt.NDArray[np.uint64]]], size: int
+) -> dict[int, npt.NDArray[np.uint64]]:
+    keys = sorted(set().union(*parts))
+    return {
+        k: _lowest_of(np.concatenate([part[k] for part in parts if k in part]), size) for k in keys
+    }
+
+
+def _lowest_of(hashes: npt.NDArray[np.uint64], size: int) -> npt.NDArray[np.uint64]:
+    return hashes if len(hashes) <= size else np.partition(hashes, size - 1)[:size]
+
+
+def _rows_up_to(
+    block: Any, start: int, label: IntArray, seeds: dict[int, int], last: dict[int, np.uint64]
+) -> dict[int, _Rows]:
+    """Return the rows of each part whose hash is at most that of the last of its sample."""
+    out = {}
+    for k, rows in _rows_of(label).items():
+        if k in seeds:
+            order = row_hash(start + rows, seeds[k])
+            chosen = rows[order <= last[k]]
+            out[k] = _Rows(start + chosen, order[order <= last[k]], _take(block, chosen))
+    return out
+
+
+def _merge_rows_of_parts(parts: Sequence[dict[int, _Rows]], size: None) -> dict[int, _Rows]:
     keys = sorted(set().union(*parts))
     return {k: _merge_lowest([part[k] for part in parts if k in part], size) for k in keys}
 
