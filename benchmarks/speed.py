@@ -301,11 +301,18 @@ def peers(run_case: Any, scale: float, repeats: int) -> list[dict[str, Any]]:
 def threads(run_case: Any, scale: float, repeats: int) -> list[dict[str, Any]]:
     """One thread against two."""
     rows = []
-    for n in (10_000, 20_000, 40_000):
-        size = max(50, int(n * scale))
-        one = run_case(bhclust_case("binary", "Bernoulli", size, 64, repeats=1))
-        two = run_case(bhclust_case("binary", "Bernoulli", size, 64, repeats=1, n_jobs=2))
-        rows.append({"n": size, "one": one, "two": two, "ratio": ratio(two, one, "wall")})
+    cases = (
+        ("binary", "Bernoulli", 10_000),
+        ("binary", "Bernoulli", 60_000),
+        ("real", "DiagonalGaussian", 10_000),
+        ("real", "Gaussian", 10_000),
+    )
+    for data, model, n in cases:
+        size, d = max(50, int(n * scale)), 64 if data == "binary" else 16
+        one = run_case(bhclust_case(data, model, size, d, repeats=repeats))
+        two = run_case(bhclust_case(data, model, size, d, repeats=repeats, n_jobs=2))
+        rows.append({"model": model, "n": size, "one": one, "two": two})
+        rows[-1]["ratio"] = ratio(two, one, "wall")
     return rows
 
 

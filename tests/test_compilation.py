@@ -81,6 +81,7 @@ def test_result_does_not_depend_on_the_number_of_threads(monkeypatch):
     from bhclust._kernels import engine
 
     monkeypatch.setattr(engine, "_THREADED_ROWS", 10)
+    monkeypatch.setattr(engine, "_THREADED_ROWS_OF_LOOP", 10)
     monkeypatch.setattr(engine, "_ROW_BLOCK", 7)
     rng = np.random.default_rng(0)
     for model, X in [

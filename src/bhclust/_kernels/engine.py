@@ -49,6 +49,8 @@ _OPERATIONS = tuple(Operation)
 # The first pairs are shared between threads from so many leaves on, in blocks of so many rows;
 # below, handing the interpreter's lock to and fro costs what the second thread gains.
 _THREADED_ROWS = 8192
+# The whole loop compiled starts so fast that threads pay much later.
+_THREADED_ROWS_OF_LOOP = 50_000
 _ROW_BLOCK = 128
 
 
@@ -143,7 +145,7 @@ class CompiledEngine:
         if len(self._parts) != 1 or not isinstance(self._parts[0], CategoricalPart):
             return None
         loop = CompiledLoop(self._parts[0], frontier, rose=self._rose)
-        if self._shares_rows(frontier):
+        if self._shares_rows(frontier) and frontier.n_leaves > _THREADED_ROWS_OF_LOOP:
             self.start(frontier)
             loop.skip_start(self.n_pairs)
         return loop
