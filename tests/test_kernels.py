@@ -60,6 +60,17 @@ def test_same_tree_with_many_duplicates(name, method):
         assert_same_tree(case.model, case.model.suffstats(case.X[rows]), mixing, rose)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["categorical", "diagonal_gaussian"])
+def test_same_tree_where_lists_are_searched_in_blocks(name, method):
+    mixing, rose = METHODS[method]
+    rng = np.random.default_rng([11, len(name), len(method)])
+    case = make_case(name, 400, rng)
+    # Twins far apart: ties between blocks.
+    rows = np.concatenate([np.arange(400), rng.permutation(400)[:150]])
+    assert_same_tree(case.model, case.model.suffstats(case.X[rows]), mixing, rose)
+
+
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "gaussian"])
 def test_same_tree_without_structure(name):
     rng = np.random.default_rng(3)

@@ -108,7 +108,13 @@ def add_looked_up(codes, table, base, start, stop, out):
             left = (t0[c[0]] + t1[c[1]]) + (t2[c[2]] + t3[c[3]])
             out[p - start] += left + ((t4[c[4]] + t5[c[5]]) + (t6[c[6]] + t7[c[7]]))
         g += 8
-    while g + 2 <= n_groups:
+    if g + 4 <= n_groups:
+        t0, t1, t2, t3 = table[g], table[g + 1], table[g + 2], table[g + 3]
+        for p in range(start, stop):
+            c = codes[p, g : g + 4]
+            out[p - start] += (t0[c[0]] + t1[c[1]]) + (t2[c[2]] + t3[c[3]])
+        g += 4
+    if g + 2 <= n_groups:
         t0, t1 = table[g], table[g + 1]
         for p in range(start, stop):
             out[p - start] += t0[codes[p, g]] + t1[codes[p, g + 1]]

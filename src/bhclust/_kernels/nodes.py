@@ -41,6 +41,9 @@ _ODDS_GRID = 2.0**-30
 _RATIO_DIGITS = 2.0**33
 # Gains closer than this to what is needed are looked at in full.
 _SLACK = 1e-6
+# Long lists are searched in blocks of so many: first for the largest number of each block, in four
+# parts that do not wait for one another, then inside the blocks that can hold what is sought.
+_BLOCK = 128
 
 
 class MixingCode(NamedTuple):
@@ -148,17 +151,40 @@ def merge_node(values, partner, i, j, k, operation, log_f, code, parameter, log_
     _retire(values, partner, j)
 
 
+@compiled_inside
+def _largest_of_block(of, ids, start, stop):
+    a, b, c, d = -np.inf, -np.inf, -np.inf, -np.inf
+    p = start
+    while p + 4 <= stop:
+        s, t, u, v = of[ids[p]], of[ids[p + 1]], of[ids[p + 2]], of[ids[p + 3]]
+        a = s if s > a else a
+        b = t if t > b else b
+        c = u if u > c else c
+        d = v if v > d else d
+        p += 4
+    while p < stop:
+        s = of[ids[p]]
+        a = s if s > a else a
+        p += 1
+    return max(max(a, b), max(c, d))
+
+
 @compiled
 def best_of(values, window, clusters):
     """Return the live cluster with the best score, then tiebreak, then the lowest id."""
+    best_score = values[_BEST_SCORE]
     best, score, tiebreak = -1, -np.inf, -np.inf
     for ids in (window, clusters):
-        for p in range(len(ids)):
-            s = values[_BEST_SCORE, ids[p]]
-            if s >= score:
-                t = values[_BEST_TIEBREAK, ids[p]]
-                if s > score or t > tiebreak:
-                    best, score, tiebreak = ids[p], s, t
+        for start in range(0, len(ids), _BLOCK):
+            stop = min(start + _BLOCK, len(ids))
+            if _largest_of_block(best_score, ids, start, stop) < score:
+                continue
+            for p in range(start, stop):
+                s = best_score[ids[p]]
+                if s >= score:
+                    t = values[_BEST_TIEBREAK, ids[p]]
+                    if s > score or t > tiebreak:
+                        best, score, tiebreak = ids[p], s, t
     return best
 
 
@@ -370,33 +396,67 @@ def _filter_holds(values, k, code, parameter):
     return values[_LOG_1M_R, k] <= values[_LOG_1M_PI, k]
 
 
+@compiled_inside
+def _largest_gain_of_block(evidence, own, ids, log_f, start, stop):
+    a, b, c, d = -np.inf, -np.inf, -np.inf, -np.inf
+    p = start
+    while p + 4 <= stop:
+        s = log_f[p] - (own + evidence[ids[p]])
+        t = log_f[p + 1] - (own + evidence[ids[p + 1]])
+        u = log_f[p + 2] - (own + evidence[ids[p + 2]])
+        v = log_f[p + 3] - (own + evidence[ids[p + 3]])
+        a = s if s > a else a
+        b = t if t > b else b
+        c = u if u > c else c
+        d = v if v > d else d
+        p += 4
+    while p < stop:
+        s = log_f[p] - (own + evidence[ids[p]])
+        a = s if s > a else a
+        p += 1
+    return max(max(a, b), max(c, d))
+
+
 @compiled
 def scan_ratios(values, partner, stale, window, clusters, log_f, i, code, parameter, log_gamma):
     """Find cluster i's best partner by likelihood ratio among window and clusters."""
     evidence = values[_LOG_EVIDENCE]
-    # Two leaves can only be joined, and then the ratio grows with the gain: leaves whose gain
-    # is not close to the best need no logarithm. The loop that finds it does nothing else.
-    largest = -np.inf
-    for p in range(len(window)):
-        gain = log_f[p] - (evidence[i] + evidence[window[p]])
-        if gain > largest:
-            largest = gain
+    own = evidence[i]
+    n_blocks = (len(window) + _BLOCK - 1) // _BLOCK
+    largest = np.empty(n_blocks + 1)
+    floor = -np.inf
+    for b in range(n_blocks):
+        stop = min((b + 1) * _BLOCK, len(window))
+        largest[b] = _largest_gain_of_block(evidence, own, window, log_f, b * _BLOCK, stop)
+        floor = max(floor, largest[b] - _SLACK)
     best, score, tiebreak, needed = -1, -np.inf, -np.inf, -np.inf
-    start = 0
-    for ids in (window, clusters):
-        floor = largest - _SLACK if start == 0 and len(window) > 0 else -np.inf
-        for p in range(len(ids)):
-            m = ids[p]
-            gain = log_f[start + p] - (evidence[i] + evidence[m])
+    # Two leaves can only be joined, and then the ratio grows with the gain: leaves whose gain
+    # is not close to the best need no logarithm.
+    for b in range(n_blocks):
+        if largest[b] < floor:
+            continue
+        for p in range(b * _BLOCK, min((b + 1) * _BLOCK, len(window))):
+            gain = log_f[p] - (own + evidence[window[p]])
             if gain < floor or gain == -np.inf:
                 continue
-            # With rose mixing a pair with less than the needed gain cannot win (`_ratio`).
-            if code == _ROSE and gain < needed:
-                continue
-            s, t, g = _ratio(values, i, m, gain, code, parameter, log_gamma)
+            s, t, g = _ratio(values, i, window[p], gain, code, parameter, log_gamma)
             if best < 0 or s > score or (s == score and t > tiebreak):
-                best, score, tiebreak, needed = m, s, t, g
-        start += len(ids)
+                best, score, tiebreak, needed = window[p], s, t, g
+    log_f_clusters = log_f[len(window) :]
+    for start in range(0, len(clusters), _BLOCK):
+        stop = min(start + _BLOCK, len(clusters))
+        # With rose mixing a pair with less than the needed gain cannot win (`_ratio`).
+        if code == _ROSE:
+            most = _largest_gain_of_block(evidence, own, clusters, log_f_clusters, start, stop)
+            if most < needed:
+                continue
+        for p in range(start, stop):
+            gain = log_f_clusters[p] - (own + evidence[clusters[p]])
+            if gain == -np.inf or (code == _ROSE and gain < needed):
+                continue
+            s, t, g = _ratio(values, i, clusters[p], gain, code, parameter, log_gamma)
+            if best < 0 or s > score or (s == score and t > tiebreak):
+                best, score, tiebreak, needed = clusters[p], s, t, g
     stale[i] = False
     partner[i] = best
     values[_BEST_SCORE, i] = score

@@ -10,8 +10,9 @@ from scipy.special import gammaln
 from bhclust._kernels.compile import compiled_inside
 from bhclust._validation import FloatArray
 
-# Counts below come from a table, those above from Stirling's series.
-TABLE_LENGTH = 1024
+# Counts below come from a table, those above from Stirling's series. An odd number of cache lines
+# a row: with a power of two the same count in all rows would be in one place of the cache.
+TABLE_LENGTH = 1032
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
