@@ -219,8 +219,8 @@ def targets(run_case: Any, scale: float, repeats: int) -> list[dict[str, Any]]:
         for n, again in ((int(size * scale), repeats), (int(2 * size * scale), 1)):
             shared = {"data": data, "n": n, "d": d, "repeats": again}
             scipy = run_case({"tool": "scipy", **shared})
-            ours = run_case(bhclust_case(data, model, n, d, repeats=again))
-            rose = run_case(bhclust_case(data, model, n, d, repeats=1, rose=True))
+            ours = run_case(bhclust_case(data, model, n, d, repeats=repeats))
+            rose = run_case(bhclust_case(data, model, n, d, repeats=repeats, rose=True))
             rows.append(
                 {
                     "model": model,

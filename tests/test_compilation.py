@@ -43,6 +43,53 @@ def test_later_processes_take_the_kernels_from_the_disk(tmp_path):
     assert compiled[1] == 0
 
 
+CALLER = """
+from bhclust._kernels import compile as compilation
+from callee import step
+@compilation.compiled
+def walk(x):
+    return step(x) + 1
+"""
+CALLEE = """
+from bhclust._kernels import compile as compilation
+@compilation.compiled_inside
+def step(x):
+    return 10 * x
+"""
+WALK = """
+import functools, pathlib, sys
+from bhclust._kernels import compile as compilation
+here = pathlib.Path(sys.argv[1])
+(here / "frontier.py").touch()
+digest = compilation._digest_of_sources.__wrapped__
+compilation._digest_of_sources = lambda: digest(here / "kernels")
+sys.path.insert(0, str(here / "kernels"))
+import caller
+with compilation.announced_compilation() as watch:
+    print(caller.walk(2), watch.n_started)
+"""
+
+
+def test_a_kernel_is_compiled_again_when_one_that_it_calls_has_changed(tmp_path):
+    """numba's own stamp is that of the caller's file, which stays as it was."""
+    kernels = tmp_path / "kernels"
+    kernels.mkdir()
+    (kernels / "caller.py").write_text(CALLER, "utf-8")
+    (kernels / "callee.py").write_text(CALLEE, "utf-8")
+
+    def walk():
+        done = subprocess.run(
+            [sys.executable, "-c", WALK, str(tmp_path)], capture_output=True, text=True, check=True
+        )
+        value, n_started = done.stdout.split()
+        return int(value), int(n_started) > 0
+
+    assert walk() == (21, True)
+    assert walk() == (21, False)
+    (kernels / "callee.py").write_text(CALLEE.replace("10", "100"), "utf-8")
+    assert walk() == (201, True)
+
+
 def test_long_compilation_is_announced(monkeypatch, capsys):
     monkeypatch.setattr(compilation, "_PATIENCE_SECONDS", 0.05)
     fresh = numba.njit(lambda x: x + 1)

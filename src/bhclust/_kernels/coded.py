@@ -335,9 +335,17 @@ def add_categorical_unions(
         return
     n_values = len(focus)
     n_columns = len(total)
+    n_counts = table.shape[1]
     focus_size = np.int64(0)
     for s in range(start[0], start[1]):
         focus_size += focus[s]
+    # The table as one row, and where the focus stands in it: a partner's counts are steps on.
+    flat = table.reshape(-1)
+    place = np.empty(n_values, dtype=np.int32)
+    largest_of_focus = np.int64(0)
+    for s in range(n_values):
+        place[s] = s * n_counts + focus[s]
+        largest_of_focus = max(largest_of_focus, np.int64(focus[s]))
     # In complete 0/1 columns the ones of a small partner say everything: what each number of
     # them gives with this focus is tabulated once for every size of partner that occurs.
     by_size = complete
@@ -367,20 +375,23 @@ def add_categorical_unions(
                 value += by_ones[size, j, other[2 * j + 1]]
             out[p] += value
             continue
-        largest = 0
-        for s in range(n_values):
-            largest = max(largest, focus[s] + other[s])
-        value = constant
-        if largest < table.shape[1]:
+        union_size = focus_size
+        for s in range(start[0], start[1]):
+            union_size += other[s]
+        largest = largest_of_focus + union_size - focus_size
+        if not complete or largest >= n_counts:  # no bound, or none that helps
+            largest = np.int64(0)
             for s in range(n_values):
-                value += table[s, focus[s] + other[s]]
+                largest = max(largest, np.int64(focus[s] + other[s]))
+        value = constant
+        if largest < n_counts:
+            for s in range(n_values):
+                # unsigned: numba would ask of a signed place whether it counts from the end
+                value += flat[np.uint32(place[s] + other[s])]
         else:
             for s in range(n_values):
                 value += log_gamma_at(table, s, alpha[s], np.int64(focus[s] + other[s]))
         if complete:
-            union_size = focus_size
-            for s in range(start[0], start[1]):
-                union_size += other[s]
             if union_size < len(size_sums):
                 value -= size_sums[union_size]
             else:

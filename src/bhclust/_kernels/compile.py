@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -59,9 +62,30 @@ def _cached(function: Function, **options: Any) -> Function:
     # numba keeps the cache beside the source file, or in the user's cache folder where that is
     # read-only. Where it can write neither, it refuses, and each process compiles for itself.
     try:
-        return numba.njit(cache=True, nogil=True, **options)(function)  # type: ignore[return-value]
+        kernel = numba.njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:
         return numba.njit(nogil=True, **options)(function)  # type: ignore[return-value]
+    _stamp_with_all_sources(kernel)
+    return kernel  # type: ignore[return-value]
+
+
+def _stamp_with_all_sources(kernel: Any) -> None:
+    """Make a kernel's cache valid only as long as no file with kernels has changed.
+
+    numba looks at the file of the kernel alone. What the kernel calls is compiled into it, and
+    after an update of the package, or an edit, a kernel in an unchanged file would go on with the
+    old code.
+    """
+    file: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
+    if hasattr(file, "_source_stamp"):
+        file._source_stamp = (file._source_stamp, _digest_of_sources())
+
+
+@cache
+def _digest_of_sources(folder: Path = Path(__file__).parent) -> str:
+    # The frontier's fields are constants of the kernels.
+    sources = [*sorted(folder.glob("*.py")), folder.parent / "frontier.py"]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()
 
 
 class _CompilationWatch(event.Listener):  # type: ignore[misc]

@@ -431,14 +431,16 @@ def scan_ratios(values, partner, stale, window, clusters, log_f, i, code, parame
         floor = max(floor, largest[b] - _SLACK)
     best, score, tiebreak, needed = -1, -np.inf, -np.inf, -np.inf
     # Two leaves can only be joined, and then the ratio grows with the gain: leaves whose gain
-    # is not close to the best need no logarithm.
+    # is not close to the best need no logarithm, and of leaves with the same gain the first wins.
+    seen = -np.inf
     for b in range(n_blocks):
         if largest[b] < floor:
             continue
         for p in range(b * _BLOCK, min((b + 1) * _BLOCK, len(window))):
             gain = log_f[p] - (own + evidence[window[p]])
-            if gain < floor or gain == -np.inf:
+            if gain < floor or gain == seen:
                 continue
+            seen = gain
             s, t, g = _ratio(values, i, window[p], gain, code, parameter, log_gamma)
             if best < 0 or s > score or (s == score and t > tiebreak):
                 best, score, tiebreak, needed = window[p], s, t, g
