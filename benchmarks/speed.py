@@ -256,15 +256,23 @@ def growth(run_case: Any, scale: float, repeats: int) -> list[dict[str, Any]]:
 def hard(run_case: Any, scale: float, repeats: int) -> list[dict[str, Any]]:
     """Structures that make a lazy search look again, relative to well-separated clusters."""
     rows = []
-    for data, model, d in [("binary", "Bernoulli", 64), ("real", "DiagonalGaussian", 16)]:
-        n = int(10_000 * scale)
+    for data, model, d, size in [
+        ("binary", "Bernoulli", 64, 10_000),
+        ("real", "DiagonalGaussian", 16, 10_000),
+        ("real", "Gaussian", 16, 10_000),
+        ("real", "Gaussian", 64, 5_000),
+    ]:
+        n = int(size * scale)
         easy = run_case(bhclust_case(data, model, n, d, repeats=repeats))
         for structure in ("none", "twins", "small", "duplicates", "missing"):
+            if model == "Gaussian" and structure == "missing":
+                continue  # a full covariance takes no missing values
             result = run_case(bhclust_case(data, model, n, d, repeats=repeats, structure=structure))
             rows.append(
                 {
                     "model": model,
                     "n": n,
+                    "d": d,
                     "structure": structure,
                     "bhclust": result,
                     "ratio": ratio(result, easy),

@@ -184,6 +184,33 @@ def test_full_scores(d):
         walk(Gaussian(dof=d + 0.3, strength=2.0, scale=root @ root.T), X)
 
 
+def test_full_scores_of_small_partners():
+    """Partners of 2 … 16 items by the determinant lemma, in broken batches, and of 17."""
+    rng = np.random.default_rng(6)
+    n, d = 400, 66
+    X = table(n, d, rng)
+    model = Gaussian().resolve(X)
+    stats = model.suffstats(X)
+    part = FullPart(model, stats, n_slots(n))
+    unions, next_leaf, slot = [], 2, 0
+    for size in (*range(2, 18), *rng.integers(2, 5, size=60)):
+        union, member = stats[next_leaf : next_leaf + 1], Member(True, next_leaf)
+        for i in range(next_leaf + 1, next_leaf + size):
+            union = model.merge(union, stats[i : i + 1])
+            # A slot for each half, so that a cluster never grows in its own place.
+            part.merge(member, Member(True, i), slot + i % 2)
+            member = Member(False, slot + i % 2)
+        unions.append((member.number, union))
+        next_leaf, slot = next_leaf + size, slot + 2
+    slots = np.array([number for number, _ in unions])
+    rows = np.concatenate([union for _, union in unions])
+    for focus, statistics in ((Member(True, 0), stats[:1]), (Member(False, slots[5]), rows[5:6])):
+        part.focus(focus)
+        out = np.zeros(len(slots))
+        part.add_clusters(slots, out)
+        close(out, model.log_marginal(model.merge(statistics, rows)))
+
+
 def test_full_products_do_not_overflow():
     rng = np.random.default_rng(8)
     X = rng.normal(size=(260, 100))
@@ -213,6 +240,7 @@ def test_full_scores_far_from_the_prior():
     X = table(30, 6, rng)
     walk(Gaussian(mean=100.0, strength=1.0), X)
     walk(Gaussian(origin=-1e3), X)
+    walk(Gaussian(mean=100.0, strength=1.0), table(40, 13, rng))
 
 
 def test_full_windows_of_several_blocks():

@@ -45,12 +45,12 @@ def compiled_inside(function: Function) -> Function:
 
     It has no entry from the interpreter, which would take a part of the time to compile it.
     """
-    return _cached(function, fastmath=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _cached(function, fastmath=False, no_cpython_wrapper=True)
 
 
 def compiled_fast_inside(function: Function) -> Function:
     """Like `compiled_fast`, for a function that only kernels call."""
-    return _cached(function, fastmath=_FAST, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _cached(function, fastmath=_FAST, no_cpython_wrapper=True)
 
 
 def copied_inside(function: Function) -> Function:
@@ -59,6 +59,8 @@ def copied_inside(function: Function) -> Function:
 
 
 def _cached(function: Function, **options: Any) -> Function:
+    # Nobody calls kernels from C, and an entry for that would take a tenth of the time to compile.
+    options["no_cfunc_wrapper"] = True
     # numba keeps the cache beside the source file, or in the user's cache folder where that is
     # read-only. Where it can write neither, it refuses, and each process compiles for itself.
     try:

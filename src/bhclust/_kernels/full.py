@@ -2,8 +2,10 @@
 
 Items are turned by the inverse Cholesky factor of the prior scale, so that the prior scale is the
 identity and every pivot of a posterior scale is at least one. A cluster meets single items through
-the inverse factor of its own scale; two clusters need the determinant of their union's scale,
-which is taken for several partners at once.
+the inverse factor of its own scale. Two clusters need the determinant of their union's scale. A
+partner of few items adds as many outer products to the focus's scale, and the determinant lemma
+leaves a matrix of that size; larger partners take the whole scale. Both are done for several
+partners at once.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ from bhclust.models.gaussian import Gaussian
 _CACHE_NUMBERS = 2048
 # Above this an item's own distance from the prior mean costs digits in the formula for two items.
 _LARGEST_STRETCH = 1e3
+# Partners of so many items, or of a quarter of the columns, go by the determinant lemma, in batches
+# of about so many of their columns.
+_MOST_ITEMS = 16
+_BATCH = 16
 # Products are cut where their log could pass this: floats end at exp(709).
 _LARGEST_LOG = 690.0
 
@@ -57,6 +63,9 @@ class FullPart:
         self._counts = np.zeros(n_slots)
         self._means = np.zeros((n_slots, d))
         self._scatters = np.zeros((n_slots, d * (d + 1) // 2))
+        self._most_items = min(_MOST_ITEMS, d // 4)
+        # The scatter of a cluster of few items as outer products, one less than items
+        self._products = np.zeros((n_slots, max(self._most_items - 1, 0), d))
         self._known = np.zeros(5)
         self._mean = np.zeros(d)
         self._scale = np.zeros(d * (d + 1) // 2)
@@ -64,6 +73,7 @@ class FullPart:
         self._direction = np.zeros(d)
         self._focused_slot = -1
         self._by_rank_one = False
+        self._has_inverse = False
         # pivots of a union are below those of all items with the prior
         spread = np.square(np.abs(self._leaves - self._prior_mean)).max(axis=0, initial=0.0)
         largest = math.log1p(2.0 * n * float(spread.max(initial=0.0)))
@@ -89,8 +99,14 @@ class FullPart:
                 self._inverse,
             )
         self._by_rank_one = member.is_leaf and self._known[_STRETCH] < _LARGEST_STRETCH
+        self._has_inverse = not member.is_leaf
         if member.is_leaf and not self._by_rank_one:
+            self._invert_factor()
+
+    def _invert_factor(self) -> None:
+        if not self._has_inverse:
             _factorise_scale(self._scale, self._inverse)
+            self._has_inverse = True
 
     def add_singles(self, start: int, stop: int, out: FloatArray) -> None:
         add = _add_pairs if self._by_rank_one else _add_predictive
@@ -107,17 +123,22 @@ class FullPart:
         )
 
     def add_clusters(self, slots: npt.NDArray[np.int64], out: FloatArray) -> None:
+        if not self._has_inverse and self._counts[slots].min(initial=np.inf) <= self._most_items:
+            self._invert_factor()
         _add_unions(
             self._counts,
             self._means,
             self._scatters,
+            self._products,
             slots,
             self._known,
             self._mean,
             self._scale,
+            self._inverse,
             self._prior,
             self._size_terms,
             self._pivots_a_log,
+            self._most_items,
             out,
         )
 
@@ -126,6 +147,7 @@ class FullPart:
             self._counts,
             self._means,
             self._scatters,
+            self._products,
             self._leaves,
             left.is_leaf,
             left.number,
@@ -173,7 +195,7 @@ def _turn(rows, centre, inverse, out):  # type: ignore[no-untyped-def]
 
 @compiled
 def _pool(  # type: ignore[no-untyped-def]
-    counts, means, scatters, leaves, left_is_leaf, left, right_is_leaf, right, slot
+    counts, means, scatters, products, leaves, left_is_leaf, left, right_is_leaf, right, slot
 ):
     """Write the union of two clusters into a slot, with the formulas of the model."""
     d = leaves.shape[1]
@@ -196,6 +218,15 @@ def _pool(  # type: ignore[no-untyped-def]
             position += 1
         means[slot, i] = (count_a / total) * mean_a[i] + (count_b / total) * mean_b[i]
     counts[slot] = total
+    n_left, n_right = int(count_a) - 1, int(count_b) - 1
+    if n_left + n_right >= products.shape[1]:
+        return
+    for i in range(d):
+        for r in range(n_left):
+            products[slot, r, i] = products[left, r, i]
+        for r in range(n_right):
+            products[slot, n_left + r, i] = products[right, r, i]
+        products[slot, n_left + n_right, i] = math.sqrt(coupling) * (mean_a[i] - mean_b[i])
 
 
 @compiled_fast
@@ -426,35 +457,116 @@ def _add_four_rows(inverse, gaps, i, rows, square):  # type: ignore[no-untyped-d
 
 @compiled_fast
 def _add_unions(  # type: ignore[no-untyped-def]
-    counts, means, scatters, slots, known, mean, scale, prior, terms, pivots_a_log, out
+    counts,
+    means,
+    scatters,
+    products,
+    slots,
+    known,
+    mean,
+    scale,
+    factor,
+    prior,
+    terms,
+    pivots_a_log,
+    most_items,
+    out,
 ):
+    """Add log f of the focus with clusters, those of one size side by side.
+
+    With U the outer products of a partner and of the gap between the means, and Λ the focus's
+    scale, |Λ + U Uᵀ| = |Λ| |1 + Vᵀ V| where V is U turned by the inverse Cholesky factor of Λ.
+    For clusters of more than so many items the matrix on the left is the smaller one.
+    """
     d = len(mean)
-    side = (d + TILE - 1) // TILE * TILE
-    work = np.zeros((side * side, LANES))
-    inverse = np.empty((side, LANES))
-    gap = np.empty(d)
+    full_side = (d + TILE - 1) // TILE * TILE
+    # One kind of matrix after the other is in here; above the diagonal it holds anything.
+    matrix = np.empty((full_side * full_side, LANES))
+    inverse = np.empty((full_side, LANES))
     log_determinant = np.empty(LANES)
-    for low in range(0, len(slots), LANES):
-        for lane in range(LANES):
-            slot = slots[min(low + lane, len(slots) - 1)]
-            pull = known[_STRENGTH] * counts[slot] / (known[_STRENGTH] + counts[slot])
-            for j in range(d):
-                gap[j] = means[slot, j] - mean[j]
-            position = 0
-            for i in range(d):
-                pulled = pull * gap[i]
-                own = scale[position : position + i + 1]
-                scatter = scatters[slot, position : position + i + 1]
-                for j in range(i + 1):
-                    work[i * side + j, lane] = own[j] + scatter[j] + pulled * gap[j]
-                position += i + 1
-            for i in range(d, side):
-                work[i * side + i, lane] = 1.0
-        _log_determinants(work, inverse, pivots_a_log, log_determinant)
-        for lane in range(min(LANES, len(slots) - low)):
-            count = known[_COUNT] + counts[slots[low + lane]]
-            power = 0.5 * (prior[_PRIOR_DOF] + count)
-            out[low + lane] += terms[int(count)] - power * log_determinant[lane]
+    width = LANES * _BATCH
+    columns, rows = np.empty((d, width)), np.zeros((4, width))
+    square = np.empty(width)
+    sums = np.empty((most_items * most_items, width))
+    places, start = np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64)
+    scatter_entries, product_entries = scatters.reshape(-1), products.reshape(-1)
+    for n_items in range(2, max(most_items, 1) + 2):
+        is_large = n_items > most_items  # the last round takes all larger clusters
+        side = full_side if is_large else (n_items + TILE - 1) // TILE * TILE
+        n_batch = LANES if is_large else _BATCH // n_items * LANES
+        n_known = d if is_large else n_items
+        n_found = 0
+        for p in range(len(slots)):
+            if counts[slots[p]] == n_items or (is_large and counts[slots[p]] > n_items):
+                places[n_found] = p
+                n_found += 1
+            if n_found == 0 or (n_found < n_batch and p < len(slots) - 1):
+                continue
+            n_wide = (n_found + LANES - 1) // LANES * LANES
+            for lane in range(n_wide):
+                slot = slots[places[min(lane, n_found - 1)]]
+                start[lane] = slot * (scatters.shape[1] if is_large else products.shape[1] * d)
+                pull = known[_STRENGTH] * counts[slot] / (known[_STRENGTH] + counts[slot])
+                for j in range(d):
+                    columns[j, lane] = math.sqrt(pull) * (means[slot, j] - mean[j])
+            if not is_large:
+                for c in range(1, n_items):
+                    for j in range(d):
+                        at = (c - 1) * d + j
+                        for lane in range(n_wide):
+                            entry = product_entries[np.uint64(start[lane] + at)]
+                            columns[j, c * n_wide + lane] = entry
+                for i in range(n_items * n_items):
+                    for lane in range(n_wide):
+                        sums[i, lane] = 0.0
+                for i in range(0, d - 3, 4):
+                    _add_four_rows(factor, columns, i, rows, square[: n_items * n_wide])
+                    _add_products(rows, n_items, n_wide, sums)
+                for i in range(d // 4 * 4, d):
+                    for lane in range(n_items * n_wide):
+                        rows[1, lane] = rows[2, lane] = rows[3, lane] = 0.0
+                    _add_row(factor[i], columns, i, rows[0, : n_items * n_wide], square)
+                    _add_products(rows, n_items, n_wide, sums)
+            for low in range(0, n_wide, LANES):
+                position = 0
+                for i in range(side):
+                    for j in range(i + 1):
+                        own = 1.0 if i == j and (i >= n_known or not is_large) else 0.0
+                        if is_large and i < d:
+                            own = scale[position]
+                        for lane in range(LANES):
+                            entry = own
+                            if is_large and i < d:
+                                entry += scatter_entries[np.uint64(start[lane] + position)]
+                                entry += columns[i, lane] * columns[j, lane]
+                            elif i < n_known:
+                                entry += sums[i * n_items + j, low + lane]
+                            matrix[i * side + j, lane] = entry
+                        position += 1
+                _log_determinants(matrix, inverse[:side], pivots_a_log, log_determinant)
+                for lane in range(min(LANES, n_found - low)):
+                    count = known[_COUNT] + counts[slots[places[low + lane]]]
+                    power = 0.5 * (prior[_PRIOR_DOF] + count)
+                    if not is_large:
+                        log_determinant[lane] += known[_LOG_DETERMINANT]
+                    out[places[low + lane]] += terms[int(count)] - power * log_determinant[lane]
+            n_found = 0
+
+
+@compiled_fast_inside
+def _add_products(rows, n_items, n_wide, sums):  # type: ignore[no-untyped-def]
+    """Add the products of all pairs of columns in four rows, for several partners at once."""
+    for i in range(n_items):
+        for j in range(i + 1):
+            a, b = i * n_wide, j * n_wide
+            for lane in range(n_wide):
+                total = (
+                    rows[0, a + lane] * rows[0, b + lane] + rows[1, a + lane] * rows[1, b + lane]
+                )
+                total += (
+                    rows[2, a + lane] * rows[2, b + lane] + rows[3, a + lane] * rows[3, b + lane]
+                )
+                sums[i * n_items + j, lane] += total
 
 
 @compiled_fast_inside
