@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bhclust._kernels.compile import compiled, compiled_fast, compiled_inside
-from bhclust._kernels.part import Member
+from bhclust._kernels.part import Member, Part
 from bhclust._kernels.special import log_at, log_gamma_at, log_gamma_table, stirling
 from bhclust._validation import FloatArray
 from bhclust.models.discrete import Bernoulli, Categorical
@@ -125,7 +125,7 @@ def add_looked_up(codes, table, base, start, stop, out):
             out[p - start] += t0[codes[p, g]]
 
 
-class CategoricalPart:
+class CategoricalPart(Part):
     """Bernoulli and Categorical: Dirichlet counts per column."""
 
     def __init__(

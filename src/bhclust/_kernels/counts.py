@@ -10,7 +10,7 @@ from scipy.special import gammaln
 
 from bhclust._kernels.coded import Packing, add_looked_up, fill_table
 from bhclust._kernels.compile import compiled, compiled_fast, compiled_inside
-from bhclust._kernels.part import Member
+from bhclust._kernels.part import Member, Part
 from bhclust._kernels.special import log_at, log_gamma_at, log_gamma_table, stirling
 from bhclust._validation import FloatArray
 from bhclust.models.discrete import Multinomial, Poisson
@@ -31,7 +31,7 @@ def largest_count(leaf_stats: FloatArray) -> float:
     return float(leaf_stats[:, d : 2 * d].max(initial=0.0))
 
 
-class PoissonPart:
+class PoissonPart(Part):
     """Poisson counts with a gamma prior per column; counts up to `LARGEST_CODED_COUNT`."""
 
     def __init__(self, model: Poisson, leaf_stats: FloatArray, n_slots: int) -> None:
@@ -256,7 +256,7 @@ def _add_poisson_unions(
         out[p] += value
 
 
-class MultinomialPart:
+class MultinomialPart(Part):
     """Rows of counts with one Dirichlet prior; an item costs its non-zero entries."""
 
     def __init__(self, model: Multinomial, leaf_stats: FloatArray, n_slots: int) -> None:

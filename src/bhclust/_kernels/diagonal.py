@@ -7,12 +7,13 @@ a product over the columns with the same exponent and a single log of it.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bhclust._kernels.compile import compiled, compiled_fast, compiled_fast_inside, compiled_inside
-from bhclust._kernels.part import Member
+from bhclust._kernels.part import ROWS_AT_ONCE, Member, Part
 from bhclust._kernels.vectorlog import vector_log
 from bhclust._validation import FloatArray
 from bhclust.models._columnwise import feature_blocks, log_rising
@@ -38,7 +39,21 @@ _LOG_F, _SUM_LOG, _SUM_SHAPE_LOG = range(3)
 _CENTRE, _SCALE, _ONE = range(3)
 
 
-class DiagonalPart:
+class _Plans(NamedTuple):
+    """How single items are scored against some foci: products over columns, and their logs.
+
+    Each focus has a row: in ``column`` and ``coefficient`` the factors of all products one behind
+    the other, in ``list_start`` where each product begins, in ``weight`` what to add at all, the
+    number of products, then the exponent of each.
+    """
+
+    column: npt.NDArray[np.int64]
+    coefficient: FloatArray
+    list_start: npt.NDArray[np.int64]
+    weight: FloatArray
+
+
+class DiagonalPart(Part):
     """`DiagonalGaussian`; columns are kept in an order in which equal priors stand together."""
 
     def __init__(self, model: DiagonalGaussian, leaf_stats: FloatArray, n_slots: int) -> None:
@@ -55,12 +70,29 @@ class DiagonalPart:
         self._slots = np.zeros((n_slots, 3, d))
         self._posterior = np.zeros((6, d))
         self._known = np.zeros(3)
-        self._plan = _empty_plan(d)
+        self._plan = _empty_plans(1, d)
+        self._row_plans: _Plans | None = None
         self._chunks = _chunks(self._prior, group, len(leaves))
         self._complete_terms = terms[group].sum(axis=0)
         self._complete_terms += self._prior[_SHAPE_LOG_RATE].sum()
 
     def focus(self, member: Member) -> None:
+        self._focus_by(self._plan, 0, member)
+
+    def add_singles(self, start: int, stop: int, out: FloatArray) -> None:
+        _add_products(self._window, start, stop, *self._plan, self._complete, out[None])
+
+    def add_first_pairs(self, rows: range, out: FloatArray) -> None:
+        # Several rows go over a block of the window while it is in the cache.
+        if self._row_plans is None:
+            self._row_plans = _empty_plans(ROWS_AT_ONCE, self._leaves.shape[1])
+        for k, row in enumerate(rows):
+            self._focus_by(self._row_plans, k, Member(True, row))
+        start = rows.start + 1
+        stop = start + out.shape[1]
+        _add_products(self._window, start, stop, *self._row_plans, self._complete, out)
+
+    def _focus_by(self, plans: _Plans, k: int, member: Member) -> None:
         _focus(
             self._slots,
             self._leaves,
@@ -69,12 +101,10 @@ class DiagonalPart:
             *self._model,
             self._posterior,
             self._known,
-            *self._plan,
+            *plans,
+            k,
             self._complete,
         )
-
-    def add_singles(self, start: int, stop: int, out: FloatArray) -> None:
-        _add_products(self._window, start, stop, *self._plan, self._complete, out)
 
     def add_clusters(self, slots: npt.NDArray[np.int64], out: FloatArray) -> None:
         if self._complete:
@@ -98,19 +128,16 @@ class DiagonalPart:
         self._window = repacked(self._window, keep)
 
 
-def _empty_plan(
-    d: int,
-) -> tuple[npt.NDArray[np.int64], FloatArray, npt.NDArray[np.int64], FloatArray]:
-    """Return room for which columns to multiply, by what, and the exponent of each product."""
+def _empty_plans(n_foci: int, d: int) -> _Plans:
+    """Return room for plans over d columns."""
     # A column stands in one product for its reference count and in one for each bit beside it;
     # every product is filled up to a multiple of four columns.
     n_lists = d * (1 + _MOST_BITS)
-    return (
-        np.zeros(4 * n_lists, dtype=np.int64),
-        np.zeros((3, 4 * n_lists)),
-        np.zeros(n_lists + 2, dtype=np.int64),
-        # what to add at all, the number of products, then the exponents
-        np.zeros(n_lists + 2),
+    return _Plans(
+        np.zeros((n_foci, 4 * n_lists), dtype=np.int64),
+        np.zeros((n_foci, 3, 4 * n_lists)),
+        np.zeros((n_foci, n_lists + 2), dtype=np.int64),
+        np.zeros((n_foci, n_lists + 2)),
     )
 
 
@@ -227,13 +254,16 @@ def _merge(  # type: ignore[no-untyped-def]
 @compiled
 def _focus(  # type: ignore[no-untyped-def]
     slots, leaves, is_leaf, number, prior, group, terms, posterior, known,
-    column, coefficient, start, weight, complete,
+    column, coefficient, start, weight, k, complete,
 ):  # fmt: skip
-    """Write the posterior of the focus and the plan to score single items against it."""
+    """Write the posterior of the focus, and to row k the plan to score single items against it."""
     spare = np.empty((3, leaves.shape[1]))
     stats = _stats_of(slots, leaves, is_leaf, number, spare)
     _settle(stats, prior, group, terms, posterior, known)
-    _make_plan(prior, group, terms, posterior, known, column, coefficient, start, weight, complete)
+    _make_plan(
+        prior, group, terms, posterior, known,
+        column[k], coefficient[k], start[k], weight[k], complete,
+    )  # fmt: skip
 
 
 @compiled
@@ -452,27 +482,39 @@ def _fill_up(column, coefficient, position):  # type: ignore[no-untyped-def]
 def _add_products(  # type: ignore[no-untyped-def]
     window, start, stop, column, coefficient, list_start, weight, complete, out
 ):
+    """Add log f of single items with each focus (a row of ``out``), block by block."""
     product = np.empty(BLOCK)
-    base = weight[0]
     for b in range(start // BLOCK, (stop + BLOCK - 1) // BLOCK):
-        low = max(start - b * BLOCK, 0)
-        high = min(stop - b * BLOCK, BLOCK)
-        first = b * BLOCK + low - start
-        sums = out[first : first + high - low]
-        rows = window[b]
-        for t in range(int(weight[1])):
-            part = product[: high - low]
-            for p in range(len(part)):
-                part[p] = 1.0
-            for e in range(list_start[t], list_start[t + 1], 4):
-                if complete:
-                    _multiply(part, rows, low, column, coefficient, e)
-                else:
-                    _multiply_observed(part, rows, low, column, coefficient, e)
-            power = weight[t + 2]
-            constant = base if t == 0 else 0.0
-            for p in range(len(part)):
-                sums[p] += constant - power * vector_log(part[p])
+        for k in range(len(out)):
+            _add_block(
+                product, window, b, start, stop,
+                column[k], coefficient[k], list_start[k], weight[k], complete, out[k],
+            )  # fmt: skip
+
+
+@compiled_fast_inside
+def _add_block(  # type: ignore[no-untyped-def]
+    product, window, b, start, stop, column, coefficient, list_start, weight, complete, out
+):
+    low = max(start - b * BLOCK, 0)
+    high = min(stop - b * BLOCK, BLOCK)
+    first = b * BLOCK + low - start
+    sums = out[first : first + high - low]
+    rows = window[b]
+    base = weight[0]
+    for t in range(int(weight[1])):
+        part = product[: high - low]
+        for p in range(len(part)):
+            part[p] = 1.0
+        for e in range(list_start[t], list_start[t + 1], 4):
+            if complete:
+                _multiply(part, rows, low, column, coefficient, e)
+            else:
+                _multiply_observed(part, rows, low, column, coefficient, e)
+        power = weight[t + 2]
+        constant = base if t == 0 else 0.0
+        for p in range(len(part)):
+            sums[p] += constant - power * vector_log(part[p])
 
 
 @compiled_fast_inside

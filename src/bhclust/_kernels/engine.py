@@ -23,7 +23,7 @@ from bhclust._kernels.experts import ExpertPart
 from bhclust._kernels.full import FullPart
 from bhclust._kernels.inducing import InducingPart
 from bhclust._kernels.loop import CompiledLoop
-from bhclust._kernels.part import Member, Part
+from bhclust._kernels.part import ROWS_AT_ONCE, Member, Part
 from bhclust._kernels.robust import RobustSeriesPart
 from bhclust._kernels.series import series_part
 from bhclust._validation import FloatArray, IntArray
@@ -107,7 +107,9 @@ class CompiledEngine:
         # ids of the leaves that were alone when the window was last packed
         self._window = np.arange(n)
         self._n_dead = 0
-        self._cluster_ids = np.zeros(0, dtype=np.int64)
+        # ids of the live merged clusters in order, and their slots, at the front of longer arrays
+        self._clusters = np.zeros((2, n_slots_for(n)), dtype=np.int64)
+        self._n_clusters = 0
         self._slot_of = np.full(2 * n - 1, -1, dtype=np.int64)
         self._free_slots = list(range(n_slots_for(n) - 1, -1, -1))
         self._pending_slot = -1
@@ -128,9 +130,20 @@ class CompiledEngine:
         self.n_pairs = sum(worker.n_pairs for worker in workers)
 
     def _scan_rows(self, blocks: Iterator[range]) -> None:
-        for rows in blocks:
-            for row in rows:
-                self._scan(row, row + 1, self._cluster_ids)
+        for block in blocks:
+            for first in range(block.start, block.stop, ROWS_AT_ONCE):
+                self._scan_together(range(first, min(first + ROWS_AT_ONCE, block.stop)))
+
+    def _scan_together(self, rows: range) -> None:
+        """Find the best partners of some leaves among the leaves behind them."""
+        log_f = np.zeros((len(rows), len(self._window) - rows.start - 1))
+        for part in self._parts:
+            part.add_first_pairs(rows, log_f)
+        none = self._clusters[0, :0]
+        for k, row in enumerate(rows):
+            behind = self._window[row + 1 :]
+            self._scan_kernel(*self._state, behind, none, log_f[k, k:], row, *self._mixing)
+            self.n_pairs += len(behind)
 
     def _twin(self) -> CompiledEngine:
         """Return an engine on the same frontier with parts of its own."""
@@ -155,19 +168,19 @@ class CompiledEngine:
 
     def rescan(self, frontier: Frontier, i: int) -> None:
         if i < frontier.n_leaves:
-            first = int(np.searchsorted(self._window, i, side="right"))
-            self._scan(i, first, self._cluster_ids)
+            self._scan(i, int(self._window.searchsorted(i, side="right")), 0)
         else:
-            later = self._cluster_ids[np.searchsorted(self._cluster_ids, i, side="right") :]
-            self._scan(i, len(self._window), later)
+            ids = self._clusters[0, : self._n_clusters]
+            self._scan(i, len(self._window), int(ids.searchsorted(i, side="right")))
 
     def offer(self, frontier: Frontier, k: int, i: int, j: int) -> None:
-        clusters = self._cluster_ids[:-1]
-        log_f = self._unions(k, 0, clusters)
-        self._offer_kernel(*self._state, self._window, clusters, log_f, k, i, j, *self._mixing)
+        others = self._clusters[:, : self._n_clusters - 1]  # k itself is the last
+        log_f = self._unions(k, 0, others)
+        self._offer_kernel(*self._state, self._window, others[0], log_f, k, i, j, *self._mixing)
 
     def best(self, frontier: Frontier) -> int:
-        return int(nodes.best_of(frontier.values, self._window, self._cluster_ids))
+        live = self._clusters[0, : self._n_clusters]
+        return int(nodes.best_of(frontier.values, self._window, live))
 
     def choose(self, frontier: Frontier, i: int, j: int) -> tuple[float, Operation]:
         self._pending_slot = self._free_slots.pop()
@@ -184,21 +197,20 @@ class CompiledEngine:
         frontier.next_id += 1
         nodes.merge_node(*self._state[:2], i, j, k, int(operation), log_f, *self._mixing)
         for member in (i, j):
-            slot = self._slot_of[member]
-            if slot >= 0:
-                self._free_slots.append(int(slot))
-                self._cluster_ids = self._cluster_ids[self._cluster_ids != member]
-            else:
+            if member < frontier.n_leaves:
                 self._n_dead += 1
-        self._slot_of[k] = self._pending_slot
-        self._cluster_ids = np.append(self._cluster_ids, k)
+            else:
+                self._free_slots.append(int(self._slot_of[member]))
+        slot = self._slot_of[k] = self._pending_slot
+        self._n_clusters = nodes.replace_members(self._clusters, self._n_clusters, i, j, k, slot)
         if self._n_dead > _DEAD_SHARE * len(self._window):
             self._compact(frontier)
         return k
 
     def log_f_with(self, i: int, others: IntArray) -> FloatArray:
-        ids = np.concatenate([self._window, self._cluster_ids])
-        log_f = self._unions(i, 0, self._cluster_ids)
+        live = self._clusters[:, : self._n_clusters]
+        ids = np.concatenate([self._window, live[0]])
+        log_f = self._unions(i, 0, live)
         # The window may still hold leaves that were merged away; both lists are in order.
         return log_f[np.searchsorted(ids, others)]
 
@@ -214,23 +226,29 @@ class CompiledEngine:
         return Member(True, i) if slot < 0 else Member(False, slot)
 
     def _unions(self, i: int, first: int, clusters: npt.NDArray[np.int64]) -> FloatArray:
-        """Return ``log f`` of cluster i with the window from a position on, then with clusters."""
+        """Return ``log f`` of cluster i with the window from a position on, then with clusters.
+
+        ``clusters`` has a row of ids and a row of slots.
+        """
         n_singles = len(self._window) - first
-        out = self._out[: n_singles + len(clusters)]
+        out = self._out[: n_singles + clusters.shape[1]]
         out.fill(0.0)
         member = self._member(i)
         for part in self._parts:
             part.focus(member)
             if n_singles:
                 part.add_singles(first, len(self._window), out[:n_singles])
-            if len(clusters):
-                part.add_clusters(self._slot_of[clusters], out[n_singles:])
+            if clusters.shape[1]:
+                part.add_clusters(clusters[1], out[n_singles:])
         self.n_pairs += len(out)
         return out
 
-    def _scan(self, i: int, first: int, clusters: npt.NDArray[np.int64]) -> None:
+    def _scan(self, i: int, first: int, first_cluster: int) -> None:
+        """Find the best partner of cluster i from a position in the window and one behind it."""
+        clusters = self._clusters[:, first_cluster : self._n_clusters]
         log_f = self._unions(i, first, clusters)
-        self._scan_kernel(*self._state, self._window[first:], clusters, log_f, i, *self._mixing)
+        window = self._window[first:]
+        self._scan_kernel(*self._state, window, clusters[0], log_f, i, *self._mixing)
 
 
 def n_slots_for(n_leaves: int) -> int:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 from bhclust._kernels.full import FullPart
-from bhclust._kernels.part import Member
+from bhclust._kernels.part import Member, Part
 from bhclust._validation import FloatArray
 from bhclust.models.gp_expert import GaussianProcessExpert
 
@@ -37,7 +37,7 @@ class Extension(NamedTuple):
     log_f: float
 
 
-class ExpertPart:
+class ExpertPart(Part):
     """`GaussianProcessExpert`; everything about outputs is in units of the noise."""
 
     def __init__(self, model: GaussianProcessExpert, leaf_stats: FloatArray, n_slots: int) -> None:

@@ -19,7 +19,7 @@ from scipy.special import gammaln
 from bhclust._kernels.compile import compiled, compiled_fast, compiled_fast_inside
 from bhclust._kernels.diagonal import BLOCK, in_blocks, repacked
 from bhclust._kernels.lanes import LANES, TILE, finish_column, subtract_tile, take_pivot
-from bhclust._kernels.part import Member
+from bhclust._kernels.part import Member, Part
 from bhclust._kernels.vectorlog import vector_log
 from bhclust._validation import FloatArray
 from bhclust.models.gaussian import Gaussian
@@ -41,7 +41,7 @@ _COUNT, _STRENGTH, _LOG_DETERMINANT, _STRETCH, _SHRINKING = range(5)
 _PRIOR_STRENGTH, _PRIOR_DOF = range(2)
 
 
-class FullPart:
+class FullPart(Part):
     """`Gaussian`, in coordinates in which the prior scale is the identity."""
 
     def __init__(self, model: Gaussian, leaf_stats: FloatArray, n_slots: int) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 from bhclust._kernels.full import FullPart
-from bhclust._kernels.part import Member
+from bhclust._kernels.part import Member, Part
 from bhclust._validation import FloatArray
 from bhclust.models.inducing import InducingPointExpert
 
@@ -33,7 +33,7 @@ class _Focus(NamedTuple):
     log_f: float
 
 
-class InducingPart:
+class InducingPart(Part):
     """`InducingPointExpert`: single points by a rank-one update, clusters by one factor each."""
 
     def __init__(self, model: InducingPointExpert, leaf_stats: FloatArray, n_slots: int) -> None:

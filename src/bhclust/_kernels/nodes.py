@@ -151,6 +151,23 @@ def merge_node(values, partner, i, j, k, operation, log_f, code, parameter, log_
     _retire(values, partner, j)
 
 
+@compiled
+def replace_members(clusters, n_clusters, i, j, k, slot):
+    """Take i and j out of the ordered list of merged clusters, append k; return the new length.
+
+    ``clusters`` has a row of ids and a row of slots; single leaves are not in it.
+    """
+    kept = 0
+    for p in range(n_clusters):
+        if clusters[0, p] != i and clusters[0, p] != j:
+            clusters[0, kept] = clusters[0, p]
+            clusters[1, kept] = clusters[1, p]
+            kept += 1
+    clusters[0, kept] = k
+    clusters[1, kept] = slot
+    return kept + 1
+
+
 @compiled_inside
 def _largest_of_block(of, ids, start, stop):
     a, b, c, d = -np.inf, -np.inf, -np.inf, -np.inf

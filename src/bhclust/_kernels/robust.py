@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bhclust._kernels.compile import compiled, compiled_fast
-from bhclust._kernels.part import Member
+from bhclust._kernels.part import Member, Part
 from bhclust._kernels.series import union_moments
 from bhclust._kernels.vectorlog import vector_log
 from bhclust._validation import FloatArray
@@ -20,7 +20,7 @@ from bhclust.models._columnwise import feature_blocks
 from bhclust.models.robust_series import RobustTimeSeries, maximised_weights
 
 
-class RobustSeriesPart:
+class RobustSeriesPart(Part):
     """`RobustTimeSeries`; leaves and then slots are rows of the same arrays.
 
     Everything is in units of the noise.

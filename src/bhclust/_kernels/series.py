@@ -34,7 +34,7 @@ def series_part(model: TimeSeries, leaf_stats: FloatArray, n_slots: int) -> Part
     return IncompleteSeriesPart(model, leaf_stats, n_slots)
 
 
-class CompleteSeriesPart:
+class CompleteSeriesPart(Part):
     """`TimeSeries` without missing entries; clusters are kept in the turned coordinates.
 
     With n items of turned mean z and deviations S, and the variances λ of a curve,
@@ -221,7 +221,7 @@ def _pool(  # type: ignore[no-untyped-def]
     deviations[slot] = deviation_a + deviation_b + count_a * count_b / total * between
 
 
-class IncompleteSeriesPart:
+class IncompleteSeriesPart(Part):
     """`TimeSeries` with missing entries; leaves and then slots are rows of the same arrays.
 
     Everything is in units of the noise.
