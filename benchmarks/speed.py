@@ -104,6 +104,10 @@ def prepare(tool: str, X: np.ndarray, options: dict[str, Any]) -> Any:
         return lambda: HDBSCAN(copy=True).fit(filled)
     if tool == "fastbaps":
         return _prepare_fastbaps(filled)
+    if tool == "BHClustering":
+        from BHClustering.functions import bhc
+
+        return lambda: bhc(filled)
     raise ValueError(tool)
 
 
@@ -281,6 +285,10 @@ def hard(run_case: Any, scale: float, repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
+# The searches of other Bayesian packages grow like n³: the rows up to which they are run.
+_BAYESIAN_PEERS = {"fastbaps": 2_000, "BHClustering": 50}
+
+
 def peers(run_case: Any, scale: float, repeats: int) -> list[dict[str, Any]]:
     """Everything that can be installed, on the same binary points."""
     rows = []
@@ -289,19 +297,18 @@ def peers(run_case: Any, scale: float, repeats: int) -> list[dict[str, Any]]:
         "fastcluster",
         "scikit-learn agglomerative",
         "scikit-learn HDBSCAN",
-        "fastbaps",
+        *_BAYESIAN_PEERS,
     ]
-    for n in (1_000, 2_000, 5_000, 10_000):
+    for n in (50, 1_000, 2_000, 5_000, 10_000):
         size = max(50, int(n * scale))
         shared = {"data": "binary", "n": size, "d": 64}
         row: dict[str, Any] = {"n": size}
         row["bhclust"] = run_case(bhclust_case("binary", "Bernoulli", size, 64, repeats=repeats))
         for tool in tools:
-            if tool == "fastbaps" and n > 2_000:
-                continue  # its full search grows like n³
-            row[tool] = run_case(
-                {"tool": tool, **shared, "repeats": 1 if tool == "fastbaps" else repeats}
-            )
+            if n > _BAYESIAN_PEERS.get(tool, n):
+                continue
+            again = 1 if tool in _BAYESIAN_PEERS else repeats
+            row[tool] = run_case({"tool": tool, **shared, "repeats": again})
         rows.append(row)
     return rows
 
