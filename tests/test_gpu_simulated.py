@@ -136,6 +136,16 @@ def test_estimators_pass_the_device_on(monkeypatch):
         np.testing.assert_array_equal(on_device.predict(X), on_processor.predict(X))
 
 
+@pytest.mark.parametrize("name", ADDITIVE_MODELS)
+def test_few_clusters_of_a_binary_tree_look_again(name):
+    # What bounds a cluster that lost its partner is its second best score. Bounded by the score of
+    # the lost partner itself, 38 to 253 of these clusters look again.
+    case = make_case(name, 300, np.random.default_rng([11, len(name)]))
+    stats = case.model.suffstats(case.X)
+    found = assert_same_tree(case.model, stats, DirichletProcess(0.6), False)
+    assert found.n_rescans < 10
+
+
 def test_progress_is_told(monkeypatch):
     monkeypatch.setattr("bhclust._gpu.search._STEPS", 7)
     case = make_case("bernoulli", 30, np.random.default_rng(0))

@@ -30,14 +30,14 @@ _ENTRY_WORDS = 4
 _CONTROL_WORDS = 14
 _N_MERGES, _N_RESCANS, _N_PAIRS, _FAILED, _LEAVES_READ, _CLUSTERS_READ = range(8, 14)
 # What a pass reads of each cluster besides its statistics: a mass and an id, or, for a new cluster
-# that is offered to all, a mass, a score and a partner
-_RESCAN_BYTES, _OFFER_BYTES = 12, 20
+# that is offered to all, a mass, a score, a limit and a partner (and, in a rose tree, a tiebreak)
+_RESCAN_BYTES, _OFFER_BYTES, _TIEBREAK_BYTES = 12, 28, 8
 # Steps between two returns to the interpreter: for progress, and for an interrupt.
 _STEPS = 20_000
 # Rows of first pairs that are scored between two returns, times the leaves.
 _FIRST_PAIRS = 1 << 38
 
-_LEAF_FIELDS = ("id", "partner", "score", "tiebreak", "needed", "mass", "evidence")
+_LEAF_FIELDS = ("id", "partner", "score", "tiebreak", "limit", "mass", "evidence")
 _CLUSTER_FIELDS = (
     *_LEAF_FIELDS,
     "weight",
@@ -49,7 +49,7 @@ _CLUSTER_FIELDS = (
     "child_log_d",
 )
 # What a binary tree does not need
-_ROSE_FIELDS = frozenset(_CLUSTER_FIELDS) - {"id", "partner", "score", "mass", "weight"}
+_ROSE_FIELDS = frozenset(_CLUSTER_FIELDS) - {"id", "partner", "score", "limit", "mass", "weight"}
 
 
 class Found(NamedTuple):
@@ -123,9 +123,8 @@ class DeviceSearch:
             for name in kept
         }
         region["partner"][:] = -1
-        region["score"][:] = -np.inf
-        for name in ("tiebreak", "needed"):
-            if self._rose:
+        for name in ("score", "tiebreak", "limit"):
+            if name in region:
                 region[name][:] = -np.inf
         return region
 
@@ -160,7 +159,8 @@ class DeviceSearch:
         leaf_bytes = _RESCAN_BYTES + sum(part.leaf_bytes for part in self._parts)
         cluster_bytes = _RESCAN_BYTES + sum(part.cluster_bytes for part in self._parts)
         n_bytes = leaf_bytes * control[_LEAVES_READ] + cluster_bytes * control[_CLUSTERS_READ]
-        n_bytes += (_OFFER_BYTES - _RESCAN_BYTES) * (total * (total - 1) // 2)
+        offer_bytes = _OFFER_BYTES + (_TIEBREAK_BYTES if self._rose else 0)
+        n_bytes += (offer_bytes - _RESCAN_BYTES) * (total * (total - 1) // 2)
         seconds = between - started, stopped - between
         leaf_log_f = self._device.get(self._leaf_log_f)
         return Found(steps, leaf_log_f, n_pairs, n_rescans, *seconds, int(n_bytes))
@@ -297,5 +297,5 @@ def needed_bytes(leaf_stats: npt.NDArray[Any], *, rose: bool) -> int:
     n, width = leaf_stats.shape
     # Leaves and half as many clusters, each at most the statistics themselves; their state; the
     # merges; and one block of rows on its way to another layout.
-    state = (7 + 7 // 2 if rose else 3) * 8 + 40
+    state = (7 + 7 // 2 if rose else 4) * 8 + 40
     return int(n * (8 * width + 8 * width // 2 + state) + (3 << 16) * 8 * width)

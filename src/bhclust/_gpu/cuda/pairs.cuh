@@ -66,13 +66,9 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row,
                     if (better<ROSE>(entry, best[r])) best[r] = entry;
                 } else {
                     double raw = prior + log_f[r] - (board.row_nodes[r].mass + own);
-                    // A thread meets its partners in the order of their ids: on a tie the first stays.
-                    if (raw > best[r].score - 1.0 / ODDS_STEPS) {
-                        double rounded = round_odds(raw);
-                        if (rounded > best[r].score) {
-                            best[r].score = rounded;
-                            best[r].id = p;
-                        }
+                    if (raw > best[r].limit - 1.0 / ODDS_STEPS) {
+                        Entry entry{round_odds(raw), 0.0, -INFINITE, p, -1};
+                        best[r] = better_of<ROSE, true>(entry, best[r]);
                     }
                 }
             }
@@ -80,13 +76,13 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row,
 #pragma unroll
         for (int r = 0; r < R; r++) {
             if (r >= n_rows) continue;
-            Entry found = block_best<ROSE>(best[r], board.entries);
+            Entry found = block_best<ROSE, true>(best[r], board.entries);
             if (threadIdx.x != 0) continue;
             i64 at = row + r;
             g.score[at] = found.score;
             g.partner[at] = found.score > -INFINITE ? found.id : -1;
             if (ROSE) g.tiebreak[at] = found.tiebreak;
-            if (ROSE) g.needed[at] = found.needed;
+            g.limit[at] = found.limit;
         }
         __syncthreads();
     }

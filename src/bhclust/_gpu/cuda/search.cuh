@@ -4,6 +4,11 @@
 // that one barrier of the grid a step is enough: after it each block reads what all blocks found,
 // comes to the same decision, builds the same focus, and scans its own share of the live clusters.
 // A cluster that dies leaves a hole which is filled one step later, when nobody reads it any more.
+//
+// In a binary tree a cluster keeps, beside its best partner, the best score that any other partner
+// may have (`limit`). When the partner is merged away, this is the bound that is left, and it is
+// mostly too low for the cluster to come up before a new partner is offered: so few look again. The
+// partners' own scores never change, so the limit can only be raised by an offer.
 
 constexpr int ROWS = 4;        // clusters that look for a new partner in one step
 constexpr int MOST_FOCI = 8;   // foci that a block scores at once
@@ -11,13 +16,14 @@ constexpr int MOST_FOCI = 8;   // foci that a block scores at once
 // Live clusters by position; region 0 holds leaves that are still alone.
 struct Region {
     int *id, *partner;  // partner: -1 if it was merged away, the score is then an upper bound
-    double *score, *tiebreak, *needed;
+    double *score, *tiebreak;
+    double* limit;  // binary: best score of any other partner; rose: gain that a better one needs
     double *mass, *evidence, *weight, *log_d, *log_1m_r, *log_1m_pi, *n_children, *child_mass, *child_log_d;
 };
 
 // A cluster and its best partner, or a candidate for being one.
 struct Entry {
-    double score, tiebreak, needed;
+    double score, tiebreak, limit;
     int id, partner;
 };
 
@@ -75,31 +81,41 @@ BHCLUST_DEVICE bool better(const Entry& a, const Entry& b) {
     return a.id < b.id;
 }
 
-template <bool ROSE>
+// The better of two candidates from disjoint sets. Where they are partners of one cluster in a
+// binary tree (LIMITED), the other one counts for the limit.
+template <bool ROSE, bool LIMITED>
+BHCLUST_DEVICE Entry better_of(const Entry& a, const Entry& b) {
+    const bool first = !better<ROSE>(b, a);
+    Entry out = first ? a : b;
+    if (LIMITED && !ROSE) out.limit = fmax(out.limit, first ? b.score : a.score);
+    return out;
+}
+
+template <bool ROSE, bool LIMITED = false>
 BHCLUST_DEVICE Entry warp_best(Entry mine) {
     for (int mask = WARP / 2; mask > 0; mask /= 2) {
         Entry other;
         other.score = across_lanes(mine.score, mask);
         other.tiebreak = ROSE ? across_lanes(mine.tiebreak, mask) : mine.tiebreak;
-        other.needed = ROSE ? across_lanes(mine.needed, mask) : mine.needed;
+        other.limit = ROSE || LIMITED ? across_lanes(mine.limit, mask) : mine.limit;
         other.id = across_lanes(mine.id, mask);
         other.partner = across_lanes(mine.partner, mask);
-        if (better<ROSE>(other, mine)) mine = other;
+        mine = better_of<ROSE, LIMITED>(mine, other);
     }
     return mine;
 }
 
 // The best over a block, known to the first warp.
-template <bool ROSE>
+template <bool ROSE, bool LIMITED = false>
 BHCLUST_DEVICE Entry block_best(Entry mine, Entry* by_warp) {
-    mine = warp_best<ROSE>(mine);
+    mine = warp_best<ROSE, LIMITED>(mine);
     if (lane_of_thread() == 0) by_warp[warp_of_thread()] = mine;
     __syncthreads();
     Entry found = no_entry();
     if (warp_of_thread() == 0) {
         for (int w = lane_of_thread(); w < warps_of_block(); w += WARP)
-            if (better<ROSE>(by_warp[w], found)) found = by_warp[w];
-        found = warp_best<ROSE>(found);
+            found = better_of<ROSE, LIMITED>(by_warp[w], found);
+        found = warp_best<ROSE, LIMITED>(found);
     }
     __syncthreads();
     return found;
@@ -158,12 +174,12 @@ BHCLUST_DEVICE void write_node(const Search& s, int position, const Node& node, 
     const Region& g = s.regions[1];
     g.id[position] = id;
     g.partner[position] = -1;
-    g.score[position] = -INFINITE;
+    g.score[position] = g.limit[position] = -INFINITE;
     g.mass[position] = node.mass;
     g.weight[position] = node.weight;
     s.position_of[id] = position;
     if (!ROSE) return;
-    g.tiebreak[position] = g.needed[position] = -INFINITE;
+    g.tiebreak[position] = -INFINITE;
     g.evidence[position] = node.evidence;
     g.log_d[position] = node.log_d;
     g.log_1m_r[position] = node.log_1m_r;
@@ -179,12 +195,12 @@ BHCLUST_DEVICE void move_node(const Search& s, int region, int from, int to) {
     g.id[to] = g.id[from];
     g.partner[to] = g.partner[from];
     g.score[to] = g.score[from];
+    g.limit[to] = g.limit[from];
     g.mass[to] = g.mass[from];
     s.position_of[g.id[from]] = to;
     if (region == 1) g.weight[to] = g.weight[from];
     if (!ROSE) return;
     g.tiebreak[to] = g.tiebreak[from];
-    g.needed[to] = g.needed[from];
     g.evidence[to] = g.evidence[from];
     if (region == 0) return;
     g.log_d[to] = g.log_d[from];
@@ -259,8 +275,8 @@ BHCLUST_DEVICE void decide(const Search& s, Board& board, int buffer) {
     for (int r = 0; r < n_found; r++) {
         Entry found = no_entry();
         for (int b = threadIdx.x; b < n_blocks; b += blockDim.x)
-            if (better<ROSE>(row_entries[r * n_blocks + b], found)) found = row_entries[r * n_blocks + b];
-        found = block_best<ROSE>(found, board.entries);
+            found = better_of<ROSE, true>(row_entries[r * n_blocks + b], found);
+        found = block_best<ROSE, true>(found, board.entries);
         if (threadIdx.x == 0) {
             Entry row = found;
             row.partner = found.score > -INFINITE ? found.id : -1;
@@ -280,7 +296,7 @@ BHCLUST_DEVICE void decide(const Search& s, Board& board, int buffer) {
             g.score[at.position] = row.score;
             g.partner[at.position] = row.partner;
             if (ROSE) g.tiebreak[at.position] = row.tiebreak;
-            if (ROSE) g.needed[at.position] = row.needed;
+            g.limit[at.position] = row.limit;
             if (better<ROSE>(row, board.mine)) board.mine = row;
         }
         board.chosen = best;
@@ -348,7 +364,7 @@ BHCLUST_DEVICE void offer(
         Entry entry;
         entry.score = g.score[q];
         entry.tiebreak = ROSE ? g.tiebreak[q] : 0.0;
-        entry.needed = ROSE ? g.needed[q] : 0.0;
+        entry.limit = g.limit[q];
         entry.partner = g.partner[q];
         const double own = ROSE ? g.evidence[q] : g.mass[q];
         double log_f[1] = {0.0};
@@ -360,7 +376,7 @@ BHCLUST_DEVICE void offer(
         bool won = false;
         if (ROSE) {
             double gain = log_f[0] - (merged.evidence + own);
-            bool hopeless = gain < entry.needed && merged_filter;
+            bool hopeless = gain < entry.limit && merged_filter;
             if (hopeless && REGION == 1) hopeless = filter_holds(g.log_1m_r[p], g.log_1m_pi[p], s.mixing);
             if (!hopeless) {
                 Node other = node_at<ROSE>(s, Place{REGION, p});
@@ -369,18 +385,25 @@ BHCLUST_DEVICE void offer(
                 if (won) {
                     g.score[p] = entry.score = found.score;
                     g.tiebreak[p] = entry.tiebreak = found.tiebreak;
-                    g.needed[p] = found.needed;
+                    g.limit[p] = found.needed;
                 }
             }
         } else {
             double prior = REGION == 0 ? single_prior : odds_prior(s.mixing, merged.weight + g.weight[p]);
             double raw = prior + log_f[0] - (merged.mass + own);
-            // Most are far from the best so far and need no rounding. Only a strictly better offer
-            // wins: on a tie every older partner has a lower id.
-            if (raw > entry.score - 1.0 / ODDS_STEPS) {
+            // The bound that is left when the partner dies; without a partner it is the score.
+            if (entry.partner == i || entry.partner == j) g.score[p] = entry.score = entry.limit;
+            // Most are far from the limit and need no rounding. Only a strictly better offer wins:
+            // on a tie every older partner has a lower id.
+            if (raw > entry.limit - 1.0 / ODDS_STEPS) {
                 double rounded = round_odds(raw);
                 won = rounded > entry.score;
-                if (won) g.score[p] = entry.score = rounded;
+                if (won) {
+                    g.limit[p] = entry.score;
+                    g.score[p] = entry.score = rounded;
+                } else if (rounded > entry.limit) {
+                    g.limit[p] = rounded;
+                }
             }
         }
         if (won)
@@ -419,18 +442,18 @@ BHCLUST_DEVICE void look(
         for (int r = 0; r < R; r++) {
             if (r >= board.n_rows || id <= board.rows[r].id) continue;
             const Node& row = board.row_nodes[r];
-            Entry entry{-INFINITE, 0.0, 0.0, id, -1};
+            Entry entry{-INFINITE, 0.0, -INFINITE, id, -1};
             if (ROSE) {
                 double gain = log_f[r] - (row.evidence + other.evidence);
                 RatioScore found = ratio_score(row, other, gain, s.mixing);
                 entry.score = found.score;
                 entry.tiebreak = found.tiebreak;
-                entry.needed = found.needed;
+                entry.limit = found.needed;
             } else {
                 double raw = odds_prior(s.mixing, row.weight + other.weight) + log_f[r] - (row.mass + other.mass);
-                if (raw > best[r].score - 1.0 / ODDS_STEPS) entry.score = round_odds(raw);
+                if (raw > best[r].limit - 1.0 / ODDS_STEPS) entry.score = round_odds(raw);
             }
-            if (entry.score > -INFINITE && better<ROSE>(entry, best[r])) best[r] = entry;
+            if (entry.score > -INFINITE) best[r] = better_of<ROSE, true>(entry, best[r]);
         }
     }
 }
@@ -544,7 +567,7 @@ BHCLUST_DEVICE void rescan_step(
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         if (r >= board.n_rows) continue;
-        Entry found = block_best<ROSE>(best[r], board.entries);
+        Entry found = block_best<ROSE, true>(best[r], board.entries);
         if (threadIdx.x == 0) s.row_best[((i64)next_buffer * ROWS + r) * gridDim.x + blockIdx.x] = found;
     }
     Entry mine = board.mine;
