@@ -122,8 +122,8 @@ def test_shapes_of_their_own_for_each_column():
 
 
 def test_estimators_pass_the_device_on(monkeypatch):
-    monkeypatch.setattr("bhclust.agglomerate.cuda_device", simulated_device)
-    monkeypatch.setattr("bhclust._gpu.predict.cuda_device", simulated_device)
+    for room in ("agglomerate", "_gpu.predict", "_gpu.nodes"):
+        monkeypatch.setattr(f"bhclust.{room}.cuda_device", simulated_device)
     rng = np.random.default_rng(6)
     X = (rng.random((40, 5)) < rng.choice([0.1, 0.9], size=(2, 5))[rng.integers(2, size=40)]) * 1.0
     for kind in (BayesianHierarchicalClustering, BayesianRoseTree):

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bhclust import _progress
-from bhclust._gpu.device import Device, DeviceName, cuda_device, has_cuda
+from bhclust._gpu.device import DEVICE_ROWS, Device, DeviceName, cuda_device, has_cuda
 from bhclust._gpu.encode import has_kernels
 from bhclust._gpu.search import DeviceSearch
 from bhclust._kernels.compile import announced_compilation
@@ -42,9 +42,6 @@ from bhclust.tree import Tree
 
 Progress = Callable[[int, int], None]
 EngineName = Literal["auto", "numpy", "compiled"]
-
-# From so many rows on, device="auto" takes a graphics processor: below, starting it costs more.
-_DEVICE_ROWS = 5000
 
 # Unions are formed in blocks of about this many numbers, so that temporaries stay in the cache.
 _BLOCK_NUMBERS = 1 << 17
@@ -227,7 +224,7 @@ def choose_device(
         return None
     served = has_kernels(model) and bool((weight == 1).all())
     if device == "auto":
-        worthwhile = served and len(leaf_stats) >= _DEVICE_ROWS
+        worthwhile = served and len(leaf_stats) >= DEVICE_ROWS
         return cuda_device() if worthwhile and has_cuda() else None
     if not served:
         raise BhclustError(

@@ -14,9 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bhclust._validation import BhclustError, optional_import
+from bhclust.models._arrays import Arrays, arrays_of
 
 Words = npt.NDArray[np.int64]
 DeviceName = Literal["cpu", "cuda", "auto"]
+
+# From so many rows on, device="auto" takes a graphics processor: below, starting it costs more.
+DEVICE_ROWS = 5000
 
 # In this order: each file uses those before it.
 _SOURCES = ("numbers.cuh", "scores.cuh", "parts.cuh", "gaussian.cuh", "search.cuh", "pairs.cuh")
@@ -37,7 +41,7 @@ class Program(Protocol):
 class Device(Protocol):
     """Arrays and kernels on a device.
 
-    ``arrays`` is NumPy or a module like it; ``warp`` the number of threads that run in step,
+    ``arrays`` is a module like NumPy; ``warp`` the number of threads that run in step,
     ``n_blocks`` how many blocks can wait for each other, ``shared_bytes`` what a block may use.
     """
 
@@ -98,6 +102,9 @@ class CudaDevice:
                 "device='cuda' needs a graphics processor whose blocks can wait for each other "
                 "(compute capability 6.0 or newer); use device='cpu'."
             )
+        special = optional_import("cupyx.scipy.special", extra="gpu", needed_for="device='cuda'")
+        formulas = Arrays(self.arrays, special.gammaln, special.digamma)
+        arrays_of.register(self.arrays.ndarray, lambda array: formulas)
         self.n_blocks = int(attributes["MultiProcessorCount"])
         self.shared_bytes = int(attributes["MaxSharedMemoryPerBlockOptin"])
 
