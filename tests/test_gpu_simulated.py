@@ -114,6 +114,15 @@ def test_values_whose_rates_overflow_a_product():
     assert_same_tree(model, model.suffstats(X), DirichletProcess(1.0), False)
 
 
+def test_gains_beyond_the_exponential():
+    # A ratio of e^1000 is still compared with better ones, though its exponential is infinite.
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(40, 700)) + 12 * rng.integers(0, 2, size=(40, 1))
+    model = DiagonalGaussian().resolve(X)
+    for method in ("BRT-γ", "BRT", "BRT-DP"):
+        assert_same_tree(model, model.suffstats(X), *METHODS[method])
+
+
 def test_shapes_of_their_own_for_each_column():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(40, 5))
@@ -170,17 +179,9 @@ def test_what_the_device_does_not_serve():
     case = make_case("bernoulli", 12, np.random.default_rng(0))
     stats = case.model.suffstats(case.X)
     weight = np.full(12, 2.0)
-    with pytest.raises(BhclustError, match="no kernels for Bernoulli with these weights"):
-        agglomerate(case.model, stats, DirichletProcess(1.0), weight=weight, device="cuda")
-    with pytest.raises(BhclustError, match=r"device must be one of"):
-        agglomerate(case.model, stats, DirichletProcess(1.0), device="tpu")
-
-    class Tempered(Bernoulli):
-        """A model of a user's own."""
-
-    own = Tempered().resolve(case.X)
-    with pytest.raises(BhclustError, match="no kernels for Tempered"):
-        agglomerate(own, stats, DirichletProcess(1.0), device="cuda")
+    for one in ("cuda", simulated_device()):
+        with pytest.raises(BhclustError, match=r"rows of weight 1 only.* from 2 to 2; use device"):
+            agglomerate(case.model, stats, DirichletProcess(1.0), weight=weight, device=one)
     device = SimulatedDevice(free_bytes=1000)
     with pytest.raises(BhclustError, match=r"a tree of 12 rows needs about [0-9,]+ bytes"):
         agglomerate(case.model, stats, DirichletProcess(1.0), device=device)

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bhclust._validation import BhclustError, optional_import
+from bhclust._validation import BhclustError, check_choice, optional_import
 from bhclust.models._arrays import Arrays, arrays_of
 
 Words = npt.NDArray[np.int64]
@@ -66,6 +66,12 @@ class Device(Protocol):
 
     def program(self, kernels: tuple[str, ...]) -> Program:
         """Compile some kernels, each given as a C++ expression."""
+
+
+def check_device(device: DeviceName | Device, owner: str) -> None:
+    """Raise unless this is a device or the name of one."""
+    if not hasattr(device, "program"):
+        check_choice(device, ("cpu", "cuda", "auto"), name="device", owner=owner)
 
 
 def kernel_source(*, platform: bool = True) -> str:

@@ -11,9 +11,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bhclust._gpu.device import DEVICE_ROWS, Device, DeviceName, cuda_device, has_cuda
+from bhclust._gpu.device import (
+    DEVICE_ROWS,
+    Device,
+    DeviceName,
+    check_device,
+    cuda_device,
+    has_cuda,
+)
 from bhclust._gpu.encode import has_kernels
-from bhclust._validation import FloatArray, IntArray, check_choice
+from bhclust._validation import FloatArray, IntArray
 from bhclust.models import ClusterModel
 
 # Numbers of the statistics in one step: what the formulas need beside them is some ten times that.
@@ -29,11 +36,11 @@ def learning_device(
     Models without kernels (a user's own, and those that hold the members themselves) are learned
     on the processor: their formulas may be anything that NumPy can do.
     """
-    if not isinstance(device, str):
-        return device if has_kernels(model) else None
-    check_choice(device, ("cpu", "cuda", "auto"), name="device", owner="maximise")
+    check_device(device, "maximise")
     if device == "cpu" or not has_kernels(model):
         return None
+    if not isinstance(device, str):
+        return device
     if device == "auto" and (n_leaves < DEVICE_ROWS or not has_cuda()):
         return None
     return cuda_device()
