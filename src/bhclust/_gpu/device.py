@@ -23,7 +23,15 @@ DeviceName = Literal["cpu", "cuda", "auto"]
 DEVICE_ROWS = 5000
 
 # In this order: each file uses those before it.
-_SOURCES = ("numbers.cuh", "scores.cuh", "parts.cuh", "gaussian.cuh", "search.cuh", "pairs.cuh")
+_SOURCES = (
+    "numbers.cuh",
+    "scores.cuh",
+    "parts.cuh",
+    "gaussian.cuh",
+    "entries.cuh",
+    "search.cuh",
+    "pairs.cuh",
+)
 
 
 class Program(Protocol):
