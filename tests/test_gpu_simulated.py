@@ -9,6 +9,7 @@ from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, posterior
 from bhclust._gpu.search import DeviceSearch
 from bhclust._validation import BhclustError
 from bhclust.agglomerate import agglomerate, assemble
+from bhclust.frontier import Frontier, odds_scores, ratio_scores
 from bhclust.mixing import Constant, DirichletProcess, Rose
 from bhclust.models import Bernoulli, Categorical, DiagonalGaussian, Poisson
 from tests.gpu.simulated import COMPILER, SimulatedDevice, simulated_device
@@ -145,14 +146,36 @@ def test_estimators_pass_the_device_on(monkeypatch):
         np.testing.assert_array_equal(on_device.predict(X), on_processor.predict(X))
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["bernoulli", "poisson", "gaussian"])
+def test_first_pairs_leave_the_second_best_score_as_a_bound(name, method, monkeypatch):
+    monkeypatch.setattr(DeviceSearch, "_merge_all", lambda *arguments: None)
+    mixing, rose = METHODS[method]
+    case = make_case(name, 90, np.random.default_rng([13, len(name)]))
+    n, stats, device = 90, case.model.suffstats(case.X), simulated_device()
+    search = DeviceSearch(device, case.model, stats, mixing, rose=rose)
+    search.run()
+    frontier = Frontier(case.model.log_marginal(stats), np.ones(n), mixing)
+    expected = np.full((n, 2), -np.inf)
+    for i in range(n - 1):
+        others = np.arange(i + 1, n)
+        log_f = case.model.log_marginal(case.model.merge(stats[i : i + 1], stats[others]))
+        scores = (ratio_scores if rose else odds_scores)(frontier, i, others, log_f).score
+        top = np.sort(scores)[::-1][:2]
+        expected[i, : len(top)] = top
+    for column, field in enumerate(("score", "rest_score")):
+        found = device.get(search._leaves[field])
+        np.testing.assert_allclose(found, expected[:, column], rtol=0, atol=2.0**-29)
+
+
+@pytest.mark.parametrize(("method", "most"), [("BHC-DP", 10), ("BRT", 60)])
 @pytest.mark.parametrize("name", ADDITIVE_MODELS)
-def test_few_clusters_of_a_binary_tree_look_again(name):
+def test_few_clusters_look_again(name, method, most):
     # What bounds a cluster that lost its partner is its second best score. Bounded by the score of
-    # the lost partner itself, 38 to 253 of these clusters look again.
+    # the lost partner itself, 38 to 253 of these clusters look again, in rose trees 100 to 906.
     case = make_case(name, 300, np.random.default_rng([11, len(name)]))
-    stats = case.model.suffstats(case.X)
-    found = assert_same_tree(case.model, stats, DirichletProcess(0.6), False)
-    assert found.n_rescans < 10
+    found = assert_same_tree(case.model, case.model.suffstats(case.X), *METHODS[method])
+    assert found.n_rescans < most
 
 
 def test_progress_is_told(monkeypatch):
