@@ -62,12 +62,13 @@ LEARNING = [
     ("Poisson", "poisson", 16, 100_000),
 ]
 LEARNING_PROCESSOR_ROWS = 100_000
-#: model, data
+#: model, data, rose tree
 PASSES = [
-    ("Bernoulli", "binary"),
-    ("Categorical", "categorical"),
-    ("Poisson", "poisson"),
-    ("DiagonalGaussian", "real"),
+    ("Bernoulli", "binary", False),
+    ("Categorical", "categorical", False),
+    ("Poisson", "poisson", False),
+    ("DiagonalGaussian", "real", False),
+    ("Bernoulli", "binary", True),
 ]
 SECTIONS = ("trees", "same", "prediction", "learning", "passes")
 
@@ -296,21 +297,23 @@ def run_passes(n: int = 10_000, d: int | None = None) -> list[dict[str, Any]]:
         print("passes: not counted, because there is no C++ compiler to simulate the kernels with")
         return []
     rows = []
-    for name, kind in PASSES:
+    for name, kind, rose in PASSES:
         X = make_data(kind, n, d or (64 if kind in ("binary", "real") else 16))
-        model, mixing = getattr(models, name)().resolve(X), mixing_of(False)
+        model, mixing = getattr(models, name)().resolve(X), mixing_of(rose)
         stats = model.suffstats(X)
-        found = DeviceSearch(simulated_device(), model, stats, mixing, rose=False).run()
-        tree, info = agglomerate(model, stats, mixing)
-        made = np.arange(n, 2 * n - 2)
+        found = DeviceSearch(simulated_device(), model, stats, mixing, rose=rose).run()
+        info = agglomerate(model, stats, mixing, rose=rose).info
+        previous = np.arange(n, 2 * n - 2)
         rows.append(
             {
-                "model": name,
+                "model": name + (", rose tree" if rose else ""),
                 "rows": n,
                 "columns": X.shape[1],
                 "rescans": found.n_rescans,
                 "processor_rescans": info.n_rescans,
-                "new_cluster_percent": float(100 * np.mean(tree.parent[made] == made + 1)),
+                "new_cluster_percent": float(
+                    100 * np.mean(found.steps[1:, :2].max(axis=1) == previous)
+                ),
             }
         )
         print(json.dumps(rows[-1]), flush=True)
