@@ -178,22 +178,25 @@ def test_few_clusters_look_again(name, method, most):
     assert found.n_rescans < most
 
 
-def test_progress_is_told(monkeypatch):
+@pytest.mark.parametrize("method", ["BHC-DP", "BRT"])
+def test_progress_is_told(method, monkeypatch):
     monkeypatch.setattr("bhclust._gpu.search._STEPS", 7)
+    mixing, rose = METHODS[method]
     case = make_case("bernoulli", 30, np.random.default_rng(0))
     stats = case.model.suffstats(case.X)
     told = []
     tree, info = agglomerate(
         case.model,
         stats,
-        DirichletProcess(1.0),
+        mixing,
+        rose=rose,
         device=simulated_device(),
         progress=lambda done, total: told.append((done, total)),
     )
     assert told[-1] == (29, 29)
     assert told == sorted(told)
     assert len(told) > 3
-    reference = agglomerate(case.model, stats, DirichletProcess(1.0))
+    reference = agglomerate(case.model, stats, mixing, rose=rose)
     np.testing.assert_array_equal(tree.parent, reference.tree.parent)
     assert info.n_pairs >= 30 * 29 // 2
 
