@@ -454,16 +454,18 @@ BHCLUST_DEVICE void merge_step(
     if (threadIdx.x + 2 == blockDim.x) board.row_nodes[1] = node_at<ROSE>(s, board.right);
     model.gather(focus, board.left, board.right, board.sums);
     __syncthreads();
+    const Node &left = board.row_nodes[0], &right = board.row_nodes[1];
+    // On its way while the focus is prepared.
+    const double log_gamma = threadIdx.x == 0 ? log_gamma_of(s.mixing, left.weight + right.weight) : 0.0;
     double log_f = model.prepare(focus, board.sums);
     const int step = (int)board.control.n_merges, k = (int)s.n_leaves + step;
     if (threadIdx.x == 0) {
-        const Node &left = board.row_nodes[0], &right = board.row_nodes[1];
         int operation = JOIN;
         if (ROSE) {
             RatioTerms terms;
             operation = best_operation(left, right, log_f - (left.evidence + right.evidence), s.mixing, terms);
         }
-        board.merged = merged_node<ROSE>(left, right, operation, log_f, s.mixing);
+        board.merged = merged_node<ROSE>(left, right, operation, log_f, log_gamma, s.mixing);
         if (blockIdx.x == 0) {
             s.merges[3 * (i64)step] = board.chosen.id;
             s.merges[3 * (i64)step + 1] = board.chosen.partner;
