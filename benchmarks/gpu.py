@@ -1,7 +1,7 @@
 """Exact trees on a graphics processor: time, memory, share of the memory bandwidth, same trees,
 new rows, and learning.
 
-    python benchmarks/gpu.py                       # everything; about 12 minutes on one H200
+    python benchmarks/gpu.py                       # everything
     python benchmarks/gpu.py --only same trees     # some of the sections
     python benchmarks/gpu.py --largest 100000      # smaller tables only
     python benchmarks/gpu.py --only passes         # needs a C++ compiler instead of a card
