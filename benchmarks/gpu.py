@@ -1,8 +1,11 @@
-"""Exact trees on a graphics processor: time, memory, share of the memory bandwidth, same trees.
+"""Exact trees on a graphics processor: time, memory, share of the memory bandwidth, same trees,
+new rows, and learning.
 
-    python benchmarks/gpu.py                       # everything; about 12 minutes on one H200
+    python benchmarks/gpu.py                       # everything
     python benchmarks/gpu.py --only same trees     # some of the sections
     python benchmarks/gpu.py --largest 100000      # smaller tables only
+    python benchmarks/gpu.py --only passes         # needs a C++ compiler instead of a card
+    python benchmarks/gpu.py --page                # the page from the figures that are there
 
 Every case runs once to warm up on a small table, so that compilation stays out of the numbers
 (CuPy keeps compiled kernels on disk), and once in earnest. ``total`` is the clock time of
@@ -10,7 +13,8 @@ Every case runs once to warm up on a small table, so that compilation stays out 
 and the scored tree. The share of the bandwidth is the bytes that the merges must read (the
 statistics of every live cluster once a pass, and what a score needs besides them) per second, over
 the bandwidth of a plain copy on the same card, bytes read and written both counted.
-Results are added to ``docs/results/gpu.json``, and ``docs/results/gpu.md`` is written from it.
+Results are added to ``docs/results/gpu.json``, and ``docs/results/gpu.md`` is written from it; what
+is not in it is shown as not measured. Without a card one sentence says so, and nothing is written.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +32,10 @@ from typing import Any
 import numpy as np
 
 from bhclust import BayesianHierarchicalClustering, models
+from bhclust._fixed_tree import FixedTree, evaluate, gradient
 from bhclust._gpu.device import cuda_device
 from bhclust._gpu.search import DeviceSearch
+from bhclust._validation import BhclustError
 from bhclust.agglomerate import agglomerate
 from bhclust.mixing import DirichletProcess, Rose
 from speed import make_data
@@ -45,6 +52,25 @@ TREES = [
     ("Bernoulli", "binary", 64, 100_000, True),
 ]
 PROCESSOR_ROWS = 30_000
+#: model, data, columns, rows
+LEARNING = [
+    ("Bernoulli", "binary", 64, 100_000),
+    ("Bernoulli", "binary", 64, 1_000_000),
+    ("DiagonalGaussian", "real", 64, 100_000),
+    ("Gaussian", "real", 16, 100_000),
+    ("Categorical", "categorical", 16, 100_000),
+    ("Poisson", "poisson", 16, 100_000),
+]
+LEARNING_PROCESSOR_ROWS = 100_000
+#: model, data, rose tree
+PASSES = [
+    ("Bernoulli", "binary", False),
+    ("Categorical", "categorical", False),
+    ("Poisson", "poisson", False),
+    ("DiagonalGaussian", "real", False),
+    ("Bernoulli", "binary", True),
+]
+SECTIONS = ("trees", "same", "prediction", "learning", "passes")
 
 
 def copy_bandwidth() -> float:
@@ -213,15 +239,100 @@ def run_prediction() -> list[dict[str, Any]]:
     return rows
 
 
+def timed(function: Any) -> tuple[Any, float]:
+    """Return what a function gives and its seconds by the clock, the better of two calls."""
+    seconds = []
+    for _ in range(2):
+        started = time.perf_counter()
+        result = function()
+        seconds.append(time.perf_counter() - started)
+    return result, min(seconds)
+
+
+def run_learning(largest: int) -> list[dict[str, Any]]:
+    """Time value and gradient of the evidence on a fixed tree, on the card and beside it."""
+    rows = []
+    for name, kind, d, n in LEARNING:
+        if n > largest:
+            continue
+        X, mixing = make_data(kind, n, d), mixing_of(False)
+        model = getattr(models, name)().resolve(X)
+        tree = agglomerate(model, model.suffstats(X), mixing, device="cuda").tree
+        started = time.perf_counter()
+        on_card = FixedTree.of(tree, cuda_device())
+        sent = time.perf_counter() - started
+        here, value = timed(lambda: evaluate(on_card, model, mixing))  # noqa: B023
+        slopes, slope = timed(lambda: gradient(on_card, model, mixing, here))  # noqa: B023
+        known = tree.log_marginal
+        _, passes = timed(lambda: evaluate(on_card, model, mixing, log_f=known))  # noqa: B023
+        row: dict[str, Any] = {
+            "model": name,
+            "rows": n,
+            "columns": d,
+            "sent": sent,
+            "value": value,
+            "passes": passes,
+            "gradient": slope,
+        }
+        if n <= LEARNING_PROCESSOR_ROWS:
+            fixed = FixedTree.of(tree)
+            there, row["processor_value"] = timed(lambda: evaluate(fixed, model, mixing))  # noqa: B023
+            other, row["processor_gradient"] = timed(
+                lambda: gradient(fixed, model, mixing, there)  # noqa: B023
+            )
+            gaps = [np.max(np.abs(slopes[k] - v)) / np.max(np.abs(v)) for k, v in other.items()]
+            gaps.append(abs(here.value - there.value) / abs(there.value))
+            row["largest_difference"] = float(max(gaps))
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    return rows
+
+
+def run_passes(n: int = 10_000, d: int | None = None) -> list[dict[str, Any]]:
+    """Count the passes of the kernels where they are simulated: a pass is a merge or a rescan."""
+    sys.path.insert(0, str(RESULTS.parent.parent))
+    from tests.gpu.simulated import COMPILER, simulated_device
+
+    if COMPILER is None:
+        print("passes: not counted, because there is no C++ compiler to simulate the kernels with")
+        return []
+    rows = []
+    for name, kind, rose in PASSES:
+        X = make_data(kind, n, d or (64 if kind in ("binary", "real") else 16))
+        model, mixing = getattr(models, name)().resolve(X), mixing_of(rose)
+        stats = model.suffstats(X)
+        found = DeviceSearch(simulated_device(), model, stats, mixing, rose=rose).run()
+        info = agglomerate(model, stats, mixing, rose=rose).info
+        previous = np.arange(n, 2 * n - 2)
+        rows.append(
+            {
+                "model": name + (", rose tree" if rose else ""),
+                "rows": n,
+                "columns": X.shape[1],
+                "rescans": found.n_rescans,
+                "processor_rescans": info.n_rescans,
+                "new_cluster_percent": float(
+                    100 * np.mean(found.steps[1:, :2].max(axis=1) == previous)
+                ),
+            }
+        )
+        print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
 def table(rows: list[dict[str, Any]], columns: dict[str, str]) -> str:
     """Return a Markdown table of some columns."""
+    if not rows:
+        return "Not measured."
 
     def cell(value: Any) -> str:
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, int):
             return f"{value:,}"
-        return f"{value:.3g}" if isinstance(value, float) else ("" if value is None else str(value))
+        if value is None:
+            return "not measured"
+        return f"{value:.3g}" if isinstance(value, float) else str(value)
 
     lines = [" | ".join(columns.values()), " | ".join("---" for _ in columns)]
     lines += [" | ".join(cell(row.get(key)) for key in columns) for row in rows]
@@ -239,9 +350,10 @@ def write_markdown(results: dict[str, Any], path: Path) -> None:
         }
         for row in results.get("trees", [])
     ]
+    bandwidth = results.get("copy_bandwidth", np.nan) / 1e12
     text = f"""# Trees on a graphics processor
 
-{results["device"]}; a plain copy moves {results["copy_bandwidth"] / 1e12:.2f} TB/s, read and
+{results.get("device", "No card yet")}; a plain copy moves {bandwidth:.2f} TB/s, read and
 written (the last run). Made by `benchmarks/gpu.py`; the figures are in `gpu.json`. Seconds;
 "share" is the part of the copy bandwidth measured in the same run that the merges reach,
 counting the bytes that they
@@ -303,33 +415,58 @@ Log odds of all nodes, largest difference relative to the larger of one and thei
             },
         )
     }
+
+## Learning
+
+One evaluation on a fixed tree of all rows: the value, of which the passes over the tree are the
+processor's, and the gradient. "Sent" is what it takes to put the statistics on the card, once a
+tree; the difference is the largest of value and gradient, relative to the largest entry.
+
+{
+        table(
+            results.get("learning", []),
+            {
+                "model": "model",
+                "rows": "rows",
+                "columns": "columns",
+                "sent": "sent",
+                "value": "value",
+                "passes": "of it passes",
+                "gradient": "gradient",
+                "processor_value": "processor, value",
+                "processor_gradient": "processor, gradient",
+                "largest_difference": "largest difference",
+            },
+        )
+    }
+
+## Passes over the live clusters
+
+Counted with the simulated kernels, so without a card, on the tables of the first section. A merge
+takes one pass, and a cluster that looks for a new partner takes one (up to four share it). The
+engine for the processor bounds a cluster that lost its partner by the score of that partner, the
+kernels by the best score of its other partners. The last column says how many merges take the
+cluster that the merge before them made.
+
+{
+        table(
+            results.get("passes", []),
+            {
+                "model": "model",
+                "rows": "rows",
+                "columns": "columns",
+                "rescans": "rescans",
+                "processor_rescans": "of the processor's engine",
+                "new_cluster_percent": "merges of the new cluster, %",
+            },
+        )
+    }
 """
     path.write_text(text, "utf-8")
 
 
-def main() -> None:
-    """Run what was asked for and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=("trees", "same", "prediction"))
-    parser.add_argument("--models", nargs="+", help="only these models in the section trees")
-    parser.add_argument("--smallest", type=int, default=0, help="rows of the smallest table")
-    parser.add_argument("--largest", type=int, default=1_000_000, help="rows of the largest table")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the results")
-    arguments = parser.parse_args()
-    file = arguments.output / "gpu.json"
-    results: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
-    cupy = cuda_device().arrays
-    results["device"] = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    results["python"], results["cupy"] = platform.python_version(), cupy.__version__
-    results["copy_bandwidth"] = copy_bandwidth()
-    print(f"copy: {results['copy_bandwidth'] / 1e12:.2f} TB/s", flush=True)
-    wanted = arguments.only or ("trees", "same", "prediction")
-
-    def save() -> None:
-        arguments.output.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
-        write_markdown(results, arguments.output / "gpu.md")
-
+def measure(wanted: Sequence[str], arguments: Any, results: dict[str, Any]) -> Iterator[None]:
+    """Run sections on the card, one after the other."""
     if "trees" in wanted:
         kept = {(r["model"], r["rows"], r["rose"]): r for r in results.get("trees", [])}
         for name, kind, d, n, rose in TREES:
@@ -340,13 +477,53 @@ def main() -> None:
                 print(json.dumps(row), flush=True)
             order = [(m, rows, r) for m, _, _, rows, r in TREES]
             results["trees"] = [kept[key] for key in order if key in kept]
-            save()
+            yield
     if "same" in wanted:
         results["same"] = run_same()
-        save()
+        yield
     if "prediction" in wanted:
         results["prediction"] = run_prediction()
-        save()
+        yield
+    if "learning" in wanted:
+        results["learning"] = run_learning(arguments.largest)
+        yield
+
+
+def main() -> None:
+    """Run what was asked for and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--only", nargs="+", choices=SECTIONS)
+    parser.add_argument("--page", action="store_true", help="only write the page, no measurement")
+    parser.add_argument("--models", nargs="+", help="only these models in the section trees")
+    parser.add_argument("--smallest", type=int, default=0, help="rows of the smallest table")
+    parser.add_argument("--largest", type=int, default=1_000_000, help="rows of the largest table")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the results")
+    arguments = parser.parse_args()
+    file = arguments.output / "gpu.json"
+    results: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    wanted = [] if arguments.page else arguments.only or SECTIONS
+
+    def save() -> None:
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+        write_markdown(results, arguments.output / "gpu.md")
+
+    if set(wanted) - {"passes"}:
+        try:
+            cupy = cuda_device().arrays
+        except (ImportError, BhclustError) as error:
+            raise SystemExit(
+                f"Nothing was measured, because there is no card to measure: {error}"
+            ) from None
+        results["device"] = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+        results["python"], results["cupy"] = platform.python_version(), cupy.__version__
+        results["copy_bandwidth"] = copy_bandwidth()
+        print(f"copy: {results['copy_bandwidth'] / 1e12:.2f} TB/s", flush=True)
+        for _ in measure(wanted, arguments, results):
+            save()
+    if "passes" in wanted:
+        results["passes"] = run_passes()
+    save()
 
 
 if __name__ == "__main__":

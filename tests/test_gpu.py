@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -14,10 +15,16 @@ from bhclust._validation import BhclustError
 from bhclust.agglomerate import agglomerate
 from bhclust.mixing import DirichletProcess, Rose
 from bhclust.models import Bernoulli
+from tests.gpu.learning import assert_same_value_and_gradient
 from tests.zoo import ADDITIVE_MODELS, ADDITIVE_MODELS_AND_HOLES, make_case
 
+with warnings.catch_warnings():
+    # What CuPy has to say about its own installation is not what is tested here.
+    warnings.simplefilter("ignore")
+    HAS_CARD = has_cuda()
+
 needs_card = pytest.mark.skipif(
-    not has_cuda(), reason="needs a graphics processor with a driver, and CuPy"
+    not HAS_CARD, reason="needs a graphics processor with a driver, and CuPy"
 )
 METHODS = {"BHC": (DirichletProcess(0.6), False), "BRT": (Rose(0.3), True)}
 
@@ -49,6 +56,35 @@ def test_same_densities_as_on_the_processor(name):
     ours = posterior.log_predictive_density(tree, case.model, mixing, new, device="cuda")
     expected = posterior.log_predictive_density(tree, case.model, mixing, new)
     np.testing.assert_allclose(ours, expected, rtol=1e-10, atol=1e-10)
+
+
+@needs_card
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("name", "missing"), ADDITIVE_MODELS_AND_HOLES)
+def test_same_evidence_and_gradient_as_on_the_processor(name, missing, method):
+    mixing, rose = METHODS[method]
+    assert_same_value_and_gradient(name, missing, mixing, rose, cuda_device(), n=2000)
+
+
+@needs_card
+def test_estimators_learn_and_predict_on_the_card():
+    case = make_case("bernoulli", 400, np.random.default_rng(1))
+    fits = [
+        BayesianHierarchicalClustering(
+            model=Bernoulli(), strategy="greedy", learn="shared", device=device
+        ).fit(case.X)
+        for device in ("cuda", "cpu")
+    ]
+    ours, reference = fits
+    assert ours.search_info_.engine == "cuda"
+    np.testing.assert_allclose(ours.log_evidence_, reference.log_evidence_, rtol=1e-7)
+    new = make_case("bernoulli", 50, np.random.default_rng(2)).X
+    on_card = ours.predict_proba(new), ours.score_samples(new)
+    ours.device = "cpu"
+    for found, expected in zip(
+        on_card, (ours.predict_proba(new), ours.score_samples(new)), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 @needs_card
@@ -85,9 +121,13 @@ class _Runtime:
 
 
 class _Cupy:
-    def __init__(self, n_devices):
+    def __init__(self, n_devices, **attributes):
         self.cuda = self
         self.runtime = _Runtime(n_devices)
+        self.attributes = attributes
+
+    def Device(self):
+        return self
 
 
 @pytest.mark.parametrize(
@@ -100,4 +140,11 @@ class _Cupy:
 def test_no_driver_and_no_card_are_told_apart(monkeypatch, n_devices, sentence):
     monkeypatch.setattr(device_module, "optional_import", lambda *a, **k: _Cupy(n_devices))
     with pytest.raises(BhclustError, match=sentence):
+        CudaDevice()
+
+
+def test_a_card_that_is_too_old_is_told(monkeypatch):
+    old = _Cupy(1, CooperativeLaunch=0)
+    monkeypatch.setattr(device_module, "optional_import", lambda *a, **k: old)
+    with pytest.raises(BhclustError, match=r"blocks can wait for each other .*use device='cpu'"):
         CudaDevice()

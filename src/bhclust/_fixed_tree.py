@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma, gammaln
 
+from bhclust._gpu.device import Device
+from bhclust._gpu.nodes import DeviceNodes
 from bhclust._kernels.compile import compiled
 from bhclust._kernels.passes import upward
 from bhclust._validation import BhclustError, FloatArray
@@ -28,7 +30,12 @@ Objective = Literal["bound", "evidence"]
 
 
 class FixedTree(NamedTuple):
-    """A topology with the statistics of its nodes: all that stays while a prior is learned."""
+    """A topology with the statistics of its nodes: all that stays while a prior is learned.
+
+    ``on_device`` holds the statistics once more where they are summed on a device. The passes
+    over the tree are the processor's in any case: each node waits for its children, and all that
+    travels for them is a number or two a node.
+    """
 
     parent: npt.NDArray[np.int32]
     n_leaves: int
@@ -36,10 +43,11 @@ class FixedTree(NamedTuple):
     weight: FloatArray
     total_weight: float
     stats: FloatArray
+    on_device: DeviceNodes | None = None
 
     @classmethod
-    def of(cls, tree: Tree) -> Self:
-        """Take what is needed from a scored tree."""
+    def of(cls, tree: Tree, device: Device | None = None) -> Self:
+        """Take what is needed from a scored tree, its statistics to a device if there is one."""
         if tree.stats is None:
             raise BhclustError(
                 "this tree carries no statistics, so nothing can be learned on it: score it with "
@@ -52,7 +60,23 @@ class FixedTree(NamedTuple):
             weight=tree.weight,
             total_weight=float(tree.weight[tree.roots].sum()),
             stats=tree.stats,
+            on_device=None if device is None else DeviceNodes(device, tree.stats),
         )
+
+    def log_marginal(self, model: ClusterModel) -> FloatArray:
+        """Return ``log f`` of every node."""
+        if self.on_device is not None:
+            return self.on_device.log_marginal(model)
+        return model.log_marginal(self.stats)
+
+    def model_gradient(self, model: ClusterModel, weights: FloatArray) -> dict[str, FloatArray]:
+        """Return ``Σ weights · ∂ log f / ∂ hyperparameter`` over all nodes."""
+        # Most nodes are never a cluster; those below rounding error need no derivative.
+        nodes = np.flatnonzero(weights > 1e-18)
+        if self.on_device is not None:
+            return self.on_device.gradient(model, nodes, weights[nodes])
+        stats = self.stats if len(nodes) == len(weights) else self.stats[nodes]
+        return model.gradient(np.ascontiguousarray(stats), weights[nodes])
 
 
 class Evaluation(NamedTuple):
@@ -116,7 +140,7 @@ def evaluate(
     """
     objective = objective_of(mixing) if objective is None else objective
     n = tree.n_leaves
-    log_f = model.log_marginal(tree.stats) if log_f is None else log_f
+    log_f = tree.log_marginal(model) if log_f is None else log_f
     log_leaf = mixing.log_leaf(tree.weight[:n])
     log_one = np.ascontiguousarray(mixing.log_one(tree.weight[n:], tree.n_children))
     log_split = np.ascontiguousarray(mixing.log_split(tree.n_children))
@@ -154,10 +178,7 @@ def gradient(
     at : Evaluation
         What `evaluate` returned for the same arguments.
     """
-    # Most nodes are never a cluster; those below rounding error need no derivative.
-    counts = np.flatnonzero(at.stop > 1e-18)
-    stats = tree.stats if len(counts) == len(at.stop) else tree.stats[counts]
-    out = model.gradient(np.ascontiguousarray(stats), at.stop[counts])
+    out = tree.model_gradient(model, at.stop)
     name, slope = mixing_gradient(tree, mixing, at, objective)
     return {**out, name: np.asarray(slope)}
 

@@ -19,7 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bhclust import _progress
-from bhclust._gpu.device import Device, DeviceName, cuda_device, has_cuda
+from bhclust._gpu.device import (
+    DEVICE_ROWS,
+    Device,
+    DeviceName,
+    check_device,
+    cuda_device,
+    has_cuda,
+)
 from bhclust._gpu.encode import has_kernels
 from bhclust._gpu.search import DeviceSearch
 from bhclust._kernels.compile import announced_compilation
@@ -42,9 +49,6 @@ from bhclust.tree import Tree
 
 Progress = Callable[[int, int], None]
 EngineName = Literal["auto", "numpy", "compiled"]
-
-# From so many rows on, device="auto" takes a graphics processor: below, starting it costs more.
-_DEVICE_ROWS = 5000
 
 # Unions are formed in blocks of about this many numbers, so that temporaries stay in the cache.
 _BLOCK_NUMBERS = 1 << 17
@@ -171,6 +175,7 @@ def agglomerate(
     n = len(leaf_stats)
     weight = np.ones(n) if weight is None else weight
     chosen = choose_device(device, model, leaf_stats, weight)
+    n_threads = _n_threads(n_jobs)
     if chosen is not None:
         # The search, and its memory on the device, are gone when this statement is done.
         found = DeviceSearch(chosen, model, leaf_stats, mixing, rose=rose).run(progress)
@@ -179,7 +184,7 @@ def agglomerate(
         return _scored(found.steps, info, model, leaf_stats, mixing, weight, log_f, leaf_names)
     leaf_log_f = model.log_marginal(leaf_stats)
     frontier = Frontier(leaf_log_f, weight, mixing)
-    worker = make_engine(engine, model, leaf_stats, frontier, rose=rose, n_jobs=n_jobs)
+    worker = make_engine(engine, model, leaf_stats, frontier, rose=rose, n_threads=n_threads)
     with announced_compilation():
         loop = worker.loop(frontier) if isinstance(worker, CompiledEngine) else None
         _progress.follow(partial(_share_done, n, frontier, worker if loop is None else loop))
@@ -220,21 +225,24 @@ def choose_device(
     device: DeviceName | Device, model: ClusterModel, leaf_stats: FloatArray, weight: FloatArray
 ) -> Device | None:
     """Return the device that a search runs on, None for the processor."""
-    if not isinstance(device, str):
-        return device
-    check_choice(device, ("cpu", "cuda", "auto"), name="device", owner="agglomerate")
+    check_device(device, "agglomerate")
     if device == "cpu":
         return None
-    served = has_kernels(model) and bool((weight == 1).all())
+    known, single = has_kernels(model), bool((weight == 1).all())
     if device == "auto":
-        worthwhile = served and len(leaf_stats) >= _DEVICE_ROWS
+        worthwhile = known and single and len(leaf_stats) >= DEVICE_ROWS
         return cuda_device() if worthwhile and has_cuda() else None
-    if not served:
+    if not known:
         raise BhclustError(
-            f"device='cuda' has no kernels for {type(model).__name__} with these weights; use "
-            "device='cpu'."
+            f"device='cuda' has no kernels for the model {type(model).__name__}; use device='cpu', "
+            "or 'auto', which takes the processor for it."
         )
-    return cuda_device()
+    if not single:
+        raise BhclustError(
+            "device='cuda' searches rows of weight 1 only, and the weights go from "
+            f"{weight.min():g} to {weight.max():g}; use device='cpu', or leave sample_weight out."
+        )
+    return device if not isinstance(device, str) else cuda_device()
 
 
 def make_engine(
@@ -244,7 +252,7 @@ def make_engine(
     frontier: Frontier,
     *,
     rose: bool,
-    n_jobs: int | None = None,
+    n_threads: int = 1,
 ) -> Engine:
     """Return the engine of a name for a model, with the frontier that it will work on."""
     check_choice(name, ("auto", "numpy", "compiled"), name="engine", owner="agglomerate")
@@ -252,7 +260,7 @@ def make_engine(
     if name != "numpy" and bool((frontier.weight[:n] == 1).all()):
         parts = make_parts(model, leaf_stats, n_slots_for(n))
         if parts is not None:
-            return CompiledEngine(parts, frontier, rose=rose, n_threads=_n_threads(n_jobs))
+            return CompiledEngine(parts, frontier, rose=rose, n_threads=n_threads)
     if name == "compiled":
         raise BhclustError(
             f"engine='compiled' has no kernels for {type(model).__name__} with these weights; "

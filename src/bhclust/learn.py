@@ -17,7 +17,8 @@ from scipy.optimize import minimize
 from bhclust import _progress
 from bhclust._coordinates import Coordinates, Prior
 from bhclust._fixed_tree import FixedTree, evaluate, gradient
-from bhclust._gpu.device import DeviceName
+from bhclust._gpu.device import Device, DeviceName
+from bhclust._gpu.nodes import learning_device
 from bhclust._polish import polish
 from bhclust._validation import FloatArray, check_choice
 from bhclust.agglomerate import EngineName, SearchInfo
@@ -88,7 +89,13 @@ class Learned(NamedTuple):
     origin: str
 
 
-def maximise(tree: Tree, coordinates: Coordinates, free: FloatArray | None = None) -> Maximum:
+def maximise(
+    tree: Tree,
+    coordinates: Coordinates,
+    free: FloatArray | None = None,
+    *,
+    device: DeviceName | Device = "cpu",
+) -> Maximum:
     """Maximise evidence with log prior over the hyperparameters, the tree staying as it is.
 
     Parameters
@@ -99,6 +106,9 @@ def maximise(tree: Tree, coordinates: Coordinates, free: FloatArray | None = Non
         What is learned.
     free : array, optional
         Where to start; by default at the anchor.
+    device : {"cpu", "cuda", "auto"}
+        Where ``log f`` of the nodes and its slopes are summed; the statistics stay there until
+        the maximum is found. The values are the same.
 
     Examples
     --------
@@ -113,7 +123,7 @@ def maximise(tree: Tree, coordinates: Coordinates, free: FloatArray | None = Non
     >>> bool(best.a[0] < 0.2)  # pure clusters: the probabilities are near 0 and 1
     True
     """
-    fixed = FixedTree.of(tree)
+    fixed = FixedTree.of(tree, learning_device(device, coordinates.anchor.model, tree.n_leaves))
     start = np.zeros(len(coordinates.deviation)) if free is None else free
 
     def negative(at: FloatArray) -> tuple[float, FloatArray]:
@@ -218,7 +228,8 @@ class _Run:
         # The toll of leaving the anchor is paid once: it must not look like a lack of progress.
         top, waited = value - self.coordinates.toll, 0
         for iteration in range(1, max_iter + 1):
-            maximum = maximise(tree, self.coordinates, free)
+            device = self.builder.learning_device
+            maximum = maximise(tree, self.coordinates, free, device=device)
             free = maximum.free
             tree, value = self._take(start, iteration, free, tree, maximum.n_evaluations)
             waited = 0 if value > top + _LEAST_RISE else waited + 1

@@ -84,7 +84,8 @@ class Builder:
     rose : bool
         Whether nodes may have any number of children.
     engine, n_jobs, device
-        As in `agglomerate`; other strategies than greedy run on the processor.
+        As in `agglomerate`; other strategies than greedy run on the processor, and where none of
+        the candidates is greedy, so does learning.
 
     Attributes
     ----------
@@ -128,6 +129,11 @@ class Builder:
         best = max(found, key=lambda candidate: candidate.evidence)
         self.origin = best.origin
         return self._score(best.fixed.parent, prior) if best.tree is None else best.tree
+
+    @property
+    def learning_device(self) -> DeviceName:
+        """Where hyperparameters are learned on the trees that are built here."""
+        return self.device if "greedy" in self.tried else "cpu"
 
     def _affordable(self, mixing: Mixing) -> tuple[str, ...]:
         if len(self.tried) == 1:

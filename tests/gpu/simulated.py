@@ -17,6 +17,7 @@ import numpy as np
 
 from bhclust._gpu.device import kernel_source
 from bhclust._validation import BhclustError
+from tests.gpu import arrays
 
 HERE = Path(__file__).parent
 COMPILER = shutil.which("g++") or shutil.which("clang++")
@@ -99,7 +100,7 @@ class SimulatedDevice:
     """Three blocks of two short warps, scheduled at random."""
 
     name = "simulated"
-    arrays = np
+    arrays = arrays.module
     warp = 8
     n_threads = 16
     n_blocks = 3
@@ -110,10 +111,10 @@ class SimulatedDevice:
         self._programs: dict[tuple[str, ...], SimulatedProgram] = {}
 
     def put(self, array: Any) -> Any:
-        return np.array(array)
+        return arrays.DeviceArray(np.array(array, order="C"))
 
     def get(self, array: Any) -> Any:
-        return np.array(array)
+        return np.array(array.inside)
 
     def address(self, array: Any) -> int:
         return int(array.ctypes.data)

@@ -13,13 +13,25 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bhclust._validation import BhclustError, optional_import
+from bhclust._validation import BhclustError, check_choice, optional_import
+from bhclust.models._arrays import Arrays, arrays_of
 
 Words = npt.NDArray[np.int64]
 DeviceName = Literal["cpu", "cuda", "auto"]
 
+# From so many rows on, device="auto" takes a graphics processor: below, starting it costs more.
+DEVICE_ROWS = 5000
+
 # In this order: each file uses those before it.
-_SOURCES = ("numbers.cuh", "scores.cuh", "parts.cuh", "gaussian.cuh", "search.cuh", "pairs.cuh")
+_SOURCES = (
+    "numbers.cuh",
+    "scores.cuh",
+    "parts.cuh",
+    "gaussian.cuh",
+    "entries.cuh",
+    "search.cuh",
+    "pairs.cuh",
+)
 
 
 class Program(Protocol):
@@ -37,7 +49,7 @@ class Program(Protocol):
 class Device(Protocol):
     """Arrays and kernels on a device.
 
-    ``arrays`` is NumPy or a module like it; ``warp`` the number of threads that run in step,
+    ``arrays`` is a module like NumPy; ``warp`` the number of threads that run in step,
     ``n_blocks`` how many blocks can wait for each other, ``shared_bytes`` what a block may use.
     """
 
@@ -62,6 +74,12 @@ class Device(Protocol):
 
     def program(self, kernels: tuple[str, ...]) -> Program:
         """Compile some kernels, each given as a C++ expression."""
+
+
+def check_device(device: DeviceName | Device, owner: str) -> None:
+    """Raise unless this is a device or the name of one."""
+    if not hasattr(device, "program"):
+        check_choice(device, ("cpu", "cuda", "auto"), name="device", owner=owner)
 
 
 def kernel_source(*, platform: bool = True) -> str:
@@ -98,6 +116,9 @@ class CudaDevice:
                 "device='cuda' needs a graphics processor whose blocks can wait for each other "
                 "(compute capability 6.0 or newer); use device='cpu'."
             )
+        special = optional_import("cupyx.scipy.special", extra="gpu", needed_for="device='cuda'")
+        formulas = Arrays(self.arrays, special.gammaln, special.digamma)
+        arrays_of.register(self.arrays.ndarray, lambda array: formulas)
         self.n_blocks = int(attributes["MultiProcessorCount"])
         self.shared_bytes = int(attributes["MaxSharedMemoryPerBlockOptin"])
 

@@ -170,10 +170,8 @@ def _finish(device: Device, part: EncodedPart, fields: list[Any]) -> EncodedPart
         elif isinstance(value, float):
             part.words.append(int(np.float64(value).view(np.int64)))
         else:
-            if isinstance(value, np.ndarray) and device.arrays is not np:
+            if isinstance(value, np.ndarray):
                 value = device.put(value)
-            elif isinstance(value, np.ndarray):
-                value = np.ascontiguousarray(value)
             part.arrays.append(value)
             part.words.append(device.address(value))
     return part

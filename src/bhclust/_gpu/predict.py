@@ -6,10 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bhclust._gpu.device import Device, DeviceName, Program, cuda_device, has_cuda
+from bhclust._gpu.device import (
+    Device,
+    DeviceName,
+    Program,
+    check_device,
+    cuda_device,
+    has_cuda,
+)
 from bhclust._gpu.encode import EncodedPart, Rows, has_kernels, model_type
 from bhclust._gpu.search import Layout, best_layout, parts_of, record_words
-from bhclust._validation import FloatArray, check_choice
+from bhclust._validation import FloatArray
 from bhclust.models import ClusterModel
 
 # Items on the device at a time, and numbers of a matrix of densities.
@@ -26,11 +33,11 @@ def prediction_device(
 
     Clusters of weighted items have counts that are no whole numbers; the processor takes them.
     """
-    if not isinstance(device, str):
-        return device
-    check_choice(device, ("cpu", "cuda", "auto"), name="device", owner="prediction")
+    check_device(device, "prediction")
     if device == "cpu" or not has_kernels(model) or bool((weight != 1).any()):
         return None
+    if not isinstance(device, str):
+        return device
     if device == "auto" and (n_pairs < _DEVICE_PAIRS or not has_cuda()):
         return None
     return cuda_device()

@@ -24,20 +24,22 @@ from bhclust.models import ClusterModel
 _ROWS = 4
 _BOARD_BYTES = 4096
 _MOST_FOCI = 8
-_ENTRY_WORDS = 4
+_ENTRY_WORDS, _CANDIDATE_WORDS = 3, 7
 # Words of the control record: positions (2), holes (2), their places (4), merges, rescans, pairs,
 # failed, leaves and clusters read
 _CONTROL_WORDS = 14
 _N_MERGES, _N_RESCANS, _N_PAIRS, _FAILED, _LEAVES_READ, _CLUSTERS_READ = range(8, 14)
 # What a pass reads of each cluster besides its statistics: a mass and an id, or, for a new cluster
-# that is offered to all, a mass, a score and a partner
-_RESCAN_BYTES, _OFFER_BYTES = 12, 20
+# that is offered to all, a mass, a partner, its score and the bound on the rest (in a rose tree
+# with tiebreaks and a needed gain)
+_RESCAN_BYTES, _OFFER_BYTES, _ROSE_OFFER_BYTES = 12, 28, 52
 # Steps between two returns to the interpreter: for progress, and for an interrupt.
 _STEPS = 20_000
 # Rows of first pairs that are scored between two returns, times the leaves.
 _FIRST_PAIRS = 1 << 38
 
-_LEAF_FIELDS = ("id", "partner", "score", "tiebreak", "needed", "mass", "evidence")
+_BEST_FIELDS = ("score", "tiebreak", "needed", "rest_score", "rest_tiebreak", "rest_needed")
+_LEAF_FIELDS = ("id", "partner", *_BEST_FIELDS, "mass", "evidence")
 _CLUSTER_FIELDS = (
     *_LEAF_FIELDS,
     "weight",
@@ -48,8 +50,7 @@ _CLUSTER_FIELDS = (
     "child_mass",
     "child_log_d",
 )
-# What a binary tree does not need
-_ROSE_FIELDS = frozenset(_CLUSTER_FIELDS) - {"id", "partner", "score", "mass", "weight"}
+_BINARY_FIELDS = frozenset({"id", "partner", "score", "rest_score", "mass", "weight"})
 
 
 class Found(NamedTuple):
@@ -108,24 +109,23 @@ class DeviceSearch:
         control[0] = n
         self._control = device.put(control)
         self._log_gamma = device.put(nodes.log_gamma_of_sizes(n + 1))
-        entries = _ENTRY_WORDS * 2 * device.n_blocks
-        self._block_best = xp.zeros(entries, dtype=np.int64)
-        self._row_best = xp.zeros(entries * _ROWS, dtype=np.int64)
+        places = 2 * device.n_blocks
+        self._block_best = xp.zeros(places * _ENTRY_WORDS, dtype=np.int64)
+        self._row_best = xp.zeros(places * _ROWS * _CANDIDATE_WORDS, dtype=np.int64)
         self._mixing = nodes.mixing_code(mixing)
         self._leaf_log_d = float(log_leaf[0]) if mixing.has_normaliser else 0.0
         self._log_leaf = float(log_leaf[0])
 
     def _region(self, n: int, names: tuple[str, ...]) -> dict[str, Any]:
         xp = self._device.arrays
-        kept = [name for name in names if self._rose or name not in _ROSE_FIELDS]
+        kept = [name for name in names if self._rose or name in _BINARY_FIELDS]
         region = {
             name: xp.zeros(n, dtype=np.int32 if name in ("id", "partner") else np.float64)
             for name in kept
         }
         region["partner"][:] = -1
-        region["score"][:] = -np.inf
-        for name in ("tiebreak", "needed"):
-            if self._rose:
+        for name in _BEST_FIELDS:
+            if name in region:
                 region[name][:] = -np.inf
         return region
 
@@ -160,7 +160,8 @@ class DeviceSearch:
         leaf_bytes = _RESCAN_BYTES + sum(part.leaf_bytes for part in self._parts)
         cluster_bytes = _RESCAN_BYTES + sum(part.cluster_bytes for part in self._parts)
         n_bytes = leaf_bytes * control[_LEAVES_READ] + cluster_bytes * control[_CLUSTERS_READ]
-        n_bytes += (_OFFER_BYTES - _RESCAN_BYTES) * (total * (total - 1) // 2)
+        offer_bytes = _ROSE_OFFER_BYTES if self._rose else _OFFER_BYTES
+        n_bytes += (offer_bytes - _RESCAN_BYTES) * (total * (total - 1) // 2)
         seconds = between - started, stopped - between
         leaf_log_f = self._device.get(self._leaf_log_f)
         return Found(steps, leaf_log_f, n_pairs, n_rescans, *seconds, int(n_bytes))
@@ -297,5 +298,6 @@ def needed_bytes(leaf_stats: npt.NDArray[Any], *, rose: bool) -> int:
     n, width = leaf_stats.shape
     # Leaves and half as many clusters, each at most the statistics themselves; their state; the
     # merges; and one block of rows on its way to another layout.
-    state = (7 + 7 // 2 if rose else 3) * 8 + 40
+    numbers = (8, 15) if rose else (3, 4)
+    state = 8 * (numbers[0] + 1) + 4 * (numbers[1] + 1) + 44
     return int(n * (8 * width + 8 * width // 2 + state) + (3 << 16) * 8 * width)

@@ -500,9 +500,9 @@ class BayesianHierarchicalClustering(_TreeClustering):
         What computes the scores; all engines give the same tree. ``"auto"`` takes the compiled
         one for the library's own models, and NumPy for others and for weighted rows.
     device : {"cpu", "cuda", "auto"}
-        Where the greedy search and the predictive density run. ``"cuda"`` takes a graphics
-        processor (``pip install 'bhclust[gpu]'``) and gives the same tree; ``"auto"`` takes one if
-        there is one and the table is large.
+        Where the greedy search, learning on its trees and the predictive density run. ``"cuda"``
+        takes a graphics processor (``pip install 'bhclust[gpu]'``) and gives the same tree;
+        ``"auto"`` takes one if there is one and the table is large.
     random_state : int or Generator, optional
         Seed of the restarts and of the sample that is learned on (None: a fixed seed, so that a
         fit is repeatable), and of `sample` and `sample_partitions` (None: a new one each time).

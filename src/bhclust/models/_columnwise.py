@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
-from scipy.special import digamma, gammaln
 
 from bhclust._validation import (
     BhclustError,
@@ -22,6 +21,7 @@ from bhclust._validation import (
     check_table,
     column_number,
 )
+from bhclust.models._arrays import arrays_of, like
 from bhclust.models.base import ClusterModel, Column, Hyperparameter
 
 # Largest number of (item, cluster, feature) triples held at once: 16 MiB an array.
@@ -57,8 +57,9 @@ class ColumnwiseModel(ClusterModel):
     def log_marginal(self, stats: FloatArray) -> FloatArray:
         """Return ``log f(D)`` of each cluster, normalised over data, shape ``(m,)``."""
         # A C-contiguous sum over the last axis adds each row in the same order in every batch.
-        terms = np.ascontiguousarray(self.feature_log_marginal(stats))
-        return np.asarray(terms.sum(axis=1))
+        xp = arrays_of(stats).xp
+        terms: FloatArray = xp.ascontiguousarray(self.feature_log_marginal(stats)).sum(axis=1)
+        return terms
 
     def feature_contributions(self, stats_a: FloatArray, stats_b: FloatArray) -> FloatArray:
         """Return the log Bayes factor for keeping a and b apart, feature by feature, ``(m, d)``."""
@@ -93,6 +94,10 @@ class ColumnwiseModel(ClusterModel):
                 f"{self._owner} has no {name} for each column yet: call resolve(X) first."
             )
         return value
+
+    def _parameters_like(self, stats: FloatArray, *names: str) -> tuple[FloatArray, ...]:
+        """Return hyperparameters where the statistics are."""
+        return like(stats, *(self._parameter(name) for name in names))
 
     def _n_resolved_columns(self) -> int | None:
         """Return the number of columns the model was resolved with, None before that."""
@@ -247,6 +252,12 @@ def log_rising(start: FloatArray, steps: FloatArray) -> FloatArray:
 
     Single items have steps 0 and 1, whose results 0 and ``log(start)`` need no lgamma.
     """
+    xp, gammaln, _ = arrays_of(steps)
+    if xp is not np:
+        # Every entry is computed: choosing some first would have to wait for their number.
+        further = gammaln(start + steps) - gammaln(start)
+        chosen: FloatArray = xp.where(steps == 1, xp.log(start), xp.where(steps == 0, 0.0, further))
+        return chosen
     # Entry by entry, so that a row's value does not depend on the other rows.
     begin, taken = np.broadcast_arrays(start, steps)
     out = np.asarray(np.where(taken == 1, np.log(start), 0.0))
@@ -259,7 +270,9 @@ def log_rising(start: FloatArray, steps: FloatArray) -> FloatArray:
 
 def log_rising_slope(start: FloatArray, steps: FloatArray) -> FloatArray:
     """Return the derivative of `log_rising` by its start."""
-    return np.asarray(digamma(start + steps) - digamma(start))
+    digamma = arrays_of(steps).digamma
+    slope: FloatArray = digamma(start + steps) - digamma(start)
+    return slope
 
 
 def pair_blocks(n_items: int, n_clusters: int, width: int) -> Iterator[tuple[slice, slice]]:

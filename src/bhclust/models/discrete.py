@@ -19,6 +19,7 @@ from bhclust._validation import (
     check_count,
     check_counts,
 )
+from bhclust.models._arrays import arrays_of, group_sums, like
 from bhclust.models._columnwise import (
     ColumnwiseModel,
     dense,
@@ -112,7 +113,7 @@ class Bernoulli(ColumnwiseModel):
 
     def feature_log_marginal(self, stats: FloatArray) -> FloatArray:
         """Return the log beta-Bernoulli term of each feature."""
-        a, b = self._parameter("a"), self._parameter("b")
+        a, b = self._parameters_like(stats, "a", "b")
         ones, zeros = feature_blocks(stats, 2)
         return log_rising(a, ones) + log_rising(b, zeros) - log_rising(a + b, ones + zeros)
 
@@ -145,7 +146,7 @@ class Bernoulli(ColumnwiseModel):
 
     def gradient(self, stats: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Return ``Σ weights · ∂ log f / ∂ (a, b)``."""
-        a, b = self._parameter("a"), self._parameter("b")
+        a, b = self._parameters_like(stats, "a", "b")
         ones, zeros = feature_blocks(stats, 2)
         shared = log_rising_slope(a + b, ones + zeros)
         return {
@@ -263,7 +264,8 @@ class Categorical(ColumnwiseModel):
 
     def _totals(self, counts: FloatArray) -> FloatArray:
         """Add up the categories of each column, ``(m, d)``."""
-        return np.asarray(np.add.reduceat(counts, self._starts(), axis=-1))
+        totals: FloatArray = group_sums(counts, np.asarray(self.n_categories))
+        return totals
 
     def _probabilities(self, stats: FloatArray) -> FloatArray:
         posterior = self._parameter("concentration") + stats
@@ -276,9 +278,10 @@ class Categorical(ColumnwiseModel):
 
     def feature_log_marginal(self, stats: FloatArray) -> FloatArray:
         """Return the log Dirichlet-categorical term of each feature."""
-        concentration = self._parameter("concentration")
-        terms = self._totals(np.ascontiguousarray(log_rising(concentration, stats)))
-        totals = self._totals(np.ascontiguousarray(stats))
+        xp = arrays_of(stats).xp
+        (concentration,) = self._parameters_like(stats, "concentration")
+        terms = self._totals(xp.ascontiguousarray(log_rising(concentration, stats)))
+        totals = self._totals(xp.ascontiguousarray(stats))
         return terms - log_rising(self._totals(concentration), totals)
 
     def log_predictive(self, stats: FloatArray, X: Any) -> FloatArray:
@@ -310,9 +313,11 @@ class Categorical(ColumnwiseModel):
 
     def gradient(self, stats: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Return ``Σ weights · ∂ log f / ∂ concentration``."""
-        concentration = self._parameter("concentration")
+        (concentration,) = self._parameters_like(stats, "concentration")
         total = log_rising_slope(self._totals(concentration), self._totals(stats))
-        shared = total.repeat(np.asarray(self.n_categories), axis=1)
+        sizes = np.asarray(self.n_categories)
+        (column,) = like(stats, np.arange(len(sizes)).repeat(sizes))
+        shared = total[:, column]
         return {"concentration": weights @ (log_rising_slope(concentration, stats) - shared)}
 
 
@@ -399,11 +404,13 @@ class Multinomial(ColumnwiseModel):
 
     def log_marginal(self, stats: FloatArray) -> FloatArray:
         """Return ``log f(D)`` of each cluster, normalised over data, shape ``(m,)``."""
-        concentration = self._parameter("concentration")
-        counts = np.ascontiguousarray(stats[:, :-2])
-        terms = np.ascontiguousarray(log_rising(concentration, counts)).sum(axis=1)
+        xp = arrays_of(stats).xp
+        (concentration,) = self._parameters_like(stats, "concentration")
+        counts = xp.ascontiguousarray(stats[:, :-2])
+        terms = xp.ascontiguousarray(log_rising(concentration, counts)).sum(axis=1)
         total = log_rising(concentration.sum(), counts.sum(axis=1))
-        return np.asarray(terms - total + stats[:, -2])
+        log_f: FloatArray = terms - total + stats[:, -2]
+        return log_f
 
     def feature_log_marginal(self, stats: FloatArray) -> FloatArray:
         """Return terms that add up to ``log f(D)`` without its multinomial coefficients.
@@ -470,7 +477,7 @@ class Multinomial(ColumnwiseModel):
 
     def gradient(self, stats: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Return ``Σ weights · ∂ log f / ∂ concentration``."""
-        concentration = self._parameter("concentration")
+        (concentration,) = self._parameters_like(stats, "concentration")
         counts = stats[:, :-2]
         shared = log_rising_slope(concentration.sum(), counts.sum(axis=1))
         slopes = log_rising_slope(concentration, counts) - shared[:, None]
@@ -545,10 +552,12 @@ class Poisson(ColumnwiseModel):
 
     def feature_log_marginal(self, stats: FloatArray) -> FloatArray:
         """Return the log gamma-Poisson term of each feature."""
-        shape, rate = self._parameter("shape"), self._parameter("rate")
+        xp = arrays_of(stats).xp
+        shape, rate = self._parameters_like(stats, "shape", "rate")
         count, total, log_factorials = feature_blocks(stats, 3)
-        spread = shape * np.log1p(count / rate) + total * np.log(rate + count)
-        return log_rising(shape, total) - spread - log_factorials
+        spread = shape * xp.log1p(count / rate) + total * xp.log(rate + count)
+        terms: FloatArray = log_rising(shape, total) - spread - log_factorials
+        return terms
 
     def log_predictive(self, stats: FloatArray, X: Any) -> FloatArray:
         """Return ``log f(x | D)``, a negative binomial for each feature."""
@@ -590,9 +599,10 @@ class Poisson(ColumnwiseModel):
 
     def gradient(self, stats: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Return ``Σ weights · ∂ log f / ∂ (shape, rate)``."""
-        shape, rate = self._parameter("shape"), self._parameter("rate")
+        xp = arrays_of(stats).xp
+        shape, rate = self._parameters_like(stats, "shape", "rate")
         count, total, _ = feature_blocks(stats, 3)
-        by_shape = log_rising_slope(shape, total) - np.log1p(count / rate)
+        by_shape = log_rising_slope(shape, total) - xp.log1p(count / rate)
         by_rate = shape / rate - (shape + total) / (rate + count)
         return {"shape": weights @ by_shape, "rate": weights @ by_rate}
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma, gammaln
+from scipy.special import gammaln
 
 from bhclust._validation import (
     BhclustError,
@@ -16,6 +17,7 @@ from bhclust._validation import (
     check_complete,
     check_magnitude,
 )
+from bhclust.models._arrays import arrays_of, like
 from bhclust.models._columnwise import (
     ColumnwiseModel,
     column_moments,
@@ -229,15 +231,16 @@ class DiagonalGaussian(_CentredModel):
         return repeat_moments(stats, weight)
 
     def _posterior(self, stats: FloatArray) -> _NormalGamma:
-        strength, shape, rate = (self._parameter(k) for k in ("strength", "shape", "rate"))
+        strength, shape, rate = self._parameters_like(stats, "strength", "shape", "rate")
+        (prior_mean,) = like(stats, self._prior_mean())
         count, mean, deviation = feature_blocks(stats, 3)
-        distance = mean - self._prior_mean()
+        distance = mean - prior_mean
         total = strength + count
         pull = strength * count / total
         return _NormalGamma(
             n_items=count,
             distance=distance,
-            mean=self._prior_mean() + count / total * distance,
+            mean=prior_mean + count / total * distance,
             strength=total,
             shape=shape + count / 2,
             rate=rate + (deviation + pull * distance * distance) / 2,
@@ -245,13 +248,15 @@ class DiagonalGaussian(_CentredModel):
 
     def feature_log_marginal(self, stats: FloatArray) -> FloatArray:
         """Return the log normal-gamma term of each feature."""
-        strength, shape, rate = (self._parameter(k) for k in ("strength", "shape", "rate"))
+        log = arrays_of(stats).xp.log
+        strength, shape, rate = self._parameters_like(stats, "strength", "shape", "rate")
         post = self._posterior(stats)
-        log_scale = shape * np.log(rate) - post.shape * np.log(post.rate)
-        log_strength = 0.5 * np.log(strength / post.strength)
-        log_pi = 0.5 * np.log(2 * np.pi) * post.n_items
+        log_scale = shape * log(rate) - post.shape * log(post.rate)
+        log_strength = 0.5 * log(strength / post.strength)
+        log_pi = 0.5 * math.log(2 * math.pi) * post.n_items
         gammas = log_rising(shape, post.n_items / 2)
-        return np.asarray(gammas + log_scale + log_strength - log_pi)
+        terms: FloatArray = gammas + log_scale + log_strength - log_pi
+        return terms
 
     def log_predictive(self, stats: FloatArray, X: Any) -> FloatArray:
         """Return ``log f(x | D)``, a Student t for each feature."""
@@ -301,13 +306,14 @@ class DiagonalGaussian(_CentredModel):
 
     def gradient(self, stats: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Return ``Σ weights · ∂ log f / ∂ (mean, strength, shape, rate)``."""
-        strength, shape, rate = (self._parameter(k) for k in ("strength", "shape", "rate"))
+        xp = arrays_of(stats).xp
+        strength, shape, rate = self._parameters_like(stats, "strength", "shape", "rate")
         post = self._posterior(stats)
         precision = post.shape / post.rate
         part = post.n_items / post.strength
         by_mean = precision * strength * part * post.distance
-        by_strength = (part / strength - precision * np.square(part * post.distance)) / 2
-        by_shape = log_rising_slope(shape, post.n_items / 2) + np.log(rate / post.rate)
+        by_strength = (part / strength - precision * xp.square(part * post.distance)) / 2
+        by_shape = log_rising_slope(shape, post.n_items / 2) + xp.log(rate / post.rate)
         return {
             "mean": weights @ by_mean,
             "strength": weights @ by_strength,
@@ -457,24 +463,25 @@ class Gaussian(_CentredModel):
         return np.hstack([count * factor, mean, scatter * factor])
 
     def _posterior(self, stats: FloatArray) -> _NormalWishart:
+        xp = arrays_of(stats).xp
         strength, dof = self._number("strength"), self._number("dof")
         count, mean, scatter = self._take(stats)
-        distance = mean - self._prior_mean()
+        d = mean.shape[1]
+        lower = np.tril_indices(d)
+        rows, columns, places = like(stats, *lower, _unpacked(d).ravel())
+        prior_mean, scale = like(stats, self._prior_mean(), self._parameter("scale")[lower])
+        distance = mean - prior_mean
         total = strength + count
-        rows, columns = np.tril_indices(mean.shape[1])
-        products = distance[:, rows] * distance[:, columns]
-        packed = self._parameter("scale")[rows, columns] + scatter
-        packed += strength * count / total * products
-        # Only the lower triangle is filled: the Cholesky factorisation reads no more.
-        matrices = np.zeros((len(stats), mean.shape[1], mean.shape[1]))
-        matrices[:, rows, columns] = packed
+        packed = scale + scatter
+        packed += strength * count / total * (distance[:, rows] * distance[:, columns])
+        matrices = xp.take(packed, places, axis=1).reshape(len(stats), d, d)
         return _NormalWishart(
             n_items=count,
             distance=distance,
-            mean=self._prior_mean() + count / total * distance,
+            mean=prior_mean + count / total * distance,
             strength=total,
             dof=dof + count,
-            factor=np.asarray(np.linalg.cholesky(matrices), dtype=np.float64),
+            factor=xp.linalg.cholesky(matrices),
         )
 
     def feature_log_marginal(self, stats: FloatArray) -> FloatArray:
@@ -485,18 +492,23 @@ class Gaussian(_CentredModel):
         ``log f(columns 1…k) - log f(columns 1…k-1)`` needs only the Cholesky diagonals. The terms
         depend on the order of the columns; their sum does not.
         """
+        xp = arrays_of(stats).xp
         d = len(self._parameter("mean"))
         post = self._posterior(stats)
-        log_diagonal = np.log(np.diagonal(post.factor, axis1=1, axis2=2))
-        log_prior = np.log(np.diagonal(np.linalg.cholesky(self._parameter("scale"))))
-        dof = self._number("dof") - d + np.arange(1.0, d + 1)
+        log_diagonal = xp.log(xp.diagonal(post.factor, axis1=1, axis2=2))
+        log_prior, dof = like(
+            stats,
+            np.log(np.diagonal(np.linalg.cholesky(self._parameter("scale")))),
+            self._number("dof") - d + np.arange(1.0, d + 1),
+        )
         shrunk = log_prior - log_diagonal
-        before = np.cumsum(shrunk, axis=1) - shrunk
+        before = xp.cumsum(shrunk, axis=1) - shrunk
         log_scale = dof * shrunk - post.n_items * log_diagonal + before
-        log_strength = 0.5 * np.log(self._number("strength") / post.strength)
-        log_pi = 0.5 * np.log(np.pi) * post.n_items
+        log_strength = 0.5 * xp.log(self._number("strength") / post.strength)
+        log_pi = 0.5 * math.log(math.pi) * post.n_items
         gammas = log_rising(dof / 2, post.n_items / 2)
-        return np.asarray(gammas + log_scale + log_strength - log_pi)
+        terms: FloatArray = gammas + log_scale + log_strength - log_pi
+        return terms
 
     def log_predictive(self, stats: FloatArray, X: Any) -> FloatArray:
         """Return ``log f(x | D)``, a multivariate Student t."""
@@ -550,29 +562,36 @@ class Gaussian(_CentredModel):
 
     def gradient(self, stats: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Return ``Σ weights · ∂ log f / ∂ (mean, strength, dof, scale)``."""
+        xp, _, digamma = arrays_of(stats)
         d = len(self._parameter("mean"))
         strength, dof = self._number("strength"), self._number("dof")
         scale = self._parameter("scale")
         post = self._posterior(stats)
-        inverse_factor = np.linalg.inv(post.factor)
+        inverse_factor = xp.linalg.inv(post.factor)
         inverse = inverse_factor.transpose(0, 2, 1) @ inverse_factor
         part = post.n_items / post.strength
         pulled = (inverse @ post.distance[:, :, None])[:, :, 0]
         stretch = (pulled * post.distance).sum(axis=1, keepdims=True)
         by_strength = d * part / strength - post.dof * part**2 * stretch
-        halves = (dof - np.arange(d)) / 2
-        log_determinant = 2 * np.log(np.diagonal(post.factor, axis1=1, axis2=2)).sum(axis=1)
+        halves, inverse_scale = like(stats, (dof - np.arange(d)) / 2, np.linalg.inv(scale))
+        log_determinant = 2 * xp.log(xp.diagonal(post.factor, axis1=1, axis2=2)).sum(axis=1)
         by_dof = (digamma(halves + post.n_items / 2) - digamma(halves)).sum(axis=1)
-        by_dof += np.linalg.slogdet(scale).logabsdet - log_determinant
-        n_effective = float(weights.sum())
-        by_scale = n_effective * dof * np.linalg.inv(scale)
-        by_scale -= np.tensordot(weights * post.dof[:, 0], inverse, axes=1)
+        by_dof += float(np.linalg.slogdet(scale).logabsdet) - log_determinant
+        by_scale = float(weights.sum()) * dof * inverse_scale
+        by_scale -= xp.tensordot(weights * post.dof[:, 0], inverse, axes=1)
         return {
             "mean": weights @ (post.dof * strength * part * pulled),
-            "strength": np.asarray(weights @ by_strength[:, 0] / 2),
-            "dof": np.asarray(weights @ by_dof / 2),
+            "strength": xp.asarray(weights @ by_strength[:, 0] / 2),
+            "dof": xp.asarray(weights @ by_dof / 2),
             "scale": (by_scale + by_scale.T) / 4,
         }
+
+
+def _unpacked(d: int) -> npt.NDArray[np.intp]:
+    """Return where each entry of a symmetric matrix stands in its packed lower triangle."""
+    row, column = np.indices((d, d))
+    larger, smaller = np.maximum(row, column), np.minimum(row, column)
+    return np.asarray(larger * (larger + 1) // 2 + smaller, dtype=np.intp)
 
 
 class _NormalWishart(NamedTuple):

@@ -16,6 +16,7 @@ from bhclust._validation import (
     check_n_columns,
     listed,
 )
+from bhclust.models._arrays import arrays_of
 from bhclust.models.base import (
     ClusterModel,
     Column,
@@ -151,7 +152,8 @@ class Mixed(ClusterModel):
 
     def blocks(self, stats: FloatArray) -> list[tuple[ClusterModel, FloatArray]]:
         """Return each part's model with its own columns of the statistics."""
-        return [(part.model, np.ascontiguousarray(stats[:, part.block])) for part in self._slices()]
+        contiguous = arrays_of(stats).xp.ascontiguousarray
+        return [(part.model, contiguous(stats[:, part.block])) for part in self._slices()]
 
     def _slices(self) -> Iterator[_Slice]:
         if self.widths is None:
@@ -202,7 +204,7 @@ class Mixed(ClusterModel):
     def log_marginal(self, stats: FloatArray) -> FloatArray:
         """Return ``log f(D)`` of each cluster, the sum over the parts."""
         terms = self._by_block(lambda model, own: model.log_marginal(own), stats)
-        return np.asarray(sum(terms[1:], start=terms[0]))
+        return sum(terms[1:], start=terms[0])
 
     def log_predictive(self, stats: FloatArray, X: Any) -> FloatArray:
         """Return ``log f(x | D)``, the sum over the parts."""
@@ -276,10 +278,8 @@ class Mixed(ClusterModel):
         """Return the gradients of the parts, named ``"0.a"`` and so on."""
         return {
             f"{k}.{name}": array
-            for k, part in enumerate(self._slices())
-            for name, array in part.model.gradient(
-                np.ascontiguousarray(stats[:, part.block]), weights
-            ).items()
+            for k, (model, own) in enumerate(self.blocks(stats))
+            for name, array in model.gradient(own, weights).items()
         }
 
     def free(self) -> tuple[Hyperparameter, ...]:

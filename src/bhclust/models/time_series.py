@@ -20,6 +20,7 @@ from bhclust._validation import (
     check_positive,
     listed,
 )
+from bhclust.models._arrays import arrays_of, like
 from bhclust.models._columnwise import (
     ColumnwiseModel,
     WeightedRows,
@@ -258,17 +259,19 @@ class TimeSeries(ColumnwiseModel):
 
     def complete_items(self, stats: FloatArray) -> FloatArray:
         """Return the number of items of each cluster, NaN if they are not all complete."""
-        items = feature_blocks(stats, 3)[0] / self._grid.n_columns
+        (n_columns,) = like(stats, self._grid.n_columns)
+        items = feature_blocks(stats, 3)[0] / n_columns
         same = (items == items[:, :1]).all(axis=1)
-        return np.where(same, items[:, 0], np.nan)
+        whole: FloatArray = arrays_of(stats).xp.where(same, items[:, 0], np.nan)
+        return whole
 
     def turned(self, stats: FloatArray) -> FloatArray:
         """Return cluster means in coordinates that are independent for complete items.
 
         There noise has variance one and a curve the variances ``spectrum.values``.
         """
-        mean, vectors = feature_blocks(stats, 3)[1], self.spectrum.vectors
-        out = np.zeros((len(stats), vectors.shape[1]))
+        mean, (vectors,) = feature_blocks(stats, 3)[1], like(stats, self.spectrum.vectors)
+        out: FloatArray = arrays_of(stats).xp.zeros((len(stats), vectors.shape[1]))
         # Not a matrix product: a row must not depend on the others to the last bit.
         for t in range(len(vectors)):
             out += mean[:, t, None] * vectors[t]
@@ -276,21 +279,23 @@ class TimeSeries(ColumnwiseModel):
 
     def log_marginal(self, stats: FloatArray) -> FloatArray:
         """Return ``log f(D)`` of each cluster, normalised over data, shape ``(m,)``."""
+        xp = arrays_of(stats).xp
         items = self.complete_items(stats)
-        complete = ~np.isnan(items)
-        out = np.empty(len(stats))
-        if not complete.all():
-            terms = np.ascontiguousarray(self._time_log_marginal(stats[~complete]))
-            out[~complete] = terms.sum(axis=1)
-        if not complete.any():
+        whole, rest = xp.flatnonzero(~xp.isnan(items)), xp.flatnonzero(xp.isnan(items))
+        out: FloatArray = xp.empty(len(stats))
+        if len(rest):
+            terms = xp.ascontiguousarray(self._time_log_marginal(stats[rest]))
+            out[rest] = terms.sum(axis=1)
+        if not len(whole):
             return out
-        n_items, rows = items[complete, None], stats[complete]
+        n_items, rows = items[whole][:, None], stats[whole]
         count, _, deviation = feature_blocks(rows, 3)
-        widening = 1 + n_items * self.spectrum.values
+        (values,) = like(stats, self.spectrum.values)
+        widening = 1 + n_items * values
         turned = self.turned(rows)
-        per_time = np.log(widening) + n_items * turned * turned / widening
+        per_time = xp.log(widening) + n_items * turned * turned / widening
         per_time += count * self._log_noise + deviation / self._number("noise") ** 2
-        out[complete] = -0.5 * np.ascontiguousarray(per_time).sum(axis=1)
+        out[whole] = -0.5 * xp.ascontiguousarray(per_time).sum(axis=1)
         return out
 
     @property
@@ -305,21 +310,23 @@ class TimeSeries(ColumnwiseModel):
         the noise is ``B = 1 + W K W``, also where a count is zero. Its Cholesky factor takes the
         times one after another.
         """
+        xp = arrays_of(stats).xp
         noise = self._number("noise")
         count, mean, deviation = feature_blocks(stats, 3)
-        root = np.sqrt(count)
+        root = xp.sqrt(count)
         out = -0.5 * (count * self._log_noise + deviation / noise**2)
         for rows in self._row_blocks(len(stats)):
-            factor = np.linalg.cholesky(self._weighted_covariance(root[rows]))
+            factor = xp.linalg.cholesky(self._weighted_covariance(root[rows]))
             scaled = (root[rows] * mean[rows] / noise)[:, :, None]
-            whitened = np.linalg.solve(factor, scaled)[:, :, 0]
-            pivot = np.diagonal(factor, axis1=1, axis2=2)
-            out[rows] -= np.log(pivot) + 0.5 * whitened * whitened
-        return np.asarray(out)
+            whitened = xp.linalg.solve(factor, scaled)[:, :, 0]
+            pivot = xp.diagonal(factor, axis1=1, axis2=2)
+            out[rows] -= xp.log(pivot) + 0.5 * whitened * whitened
+        return out
 
     def _weighted_covariance(self, root: FloatArray) -> FloatArray:
-        weighted = root[:, :, None] * self.noise_covariance * root[:, None, :]
-        return np.asarray(weighted + np.eye(root.shape[1]))
+        covariance, one = like(root, self.noise_covariance, np.eye(root.shape[1]))
+        weighted: FloatArray = root[:, :, None] * covariance * root[:, None, :] + one
+        return weighted
 
     def _row_blocks(self, n_rows: int) -> Iterator[slice]:
         size = max(1, _BLOCK // len(self._grid.times) ** 2)
@@ -469,57 +476,68 @@ class TimeSeries(ColumnwiseModel):
 
     def _pull_back(self, slopes: Slopes) -> dict[str, FloatArray]:
         """Turn slopes by covariance and noise variance into those by the hyperparameters."""
-        kernel = self._kernel_between(self._grid.times)
+        value, by_length_scale, by_period = like(
+            slopes.by_covariance, *self._kernel_between(self._grid.times)
+        )
         amplitude = self._number("amplitude")
         found = {
-            "length_scale": amplitude**2 * np.sum(slopes.by_covariance * kernel.by_length_scale),
-            "amplitude": 2 * amplitude * np.sum(slopes.by_covariance * kernel.value),
+            "length_scale": amplitude**2 * (slopes.by_covariance * by_length_scale).sum(),
+            "amplitude": 2 * amplitude * (slopes.by_covariance * value).sum(),
             "noise": 2 * self._number("noise") * slopes.by_variance,
-            "period": amplitude**2 * np.sum(slopes.by_covariance * kernel.by_period),
+            "period": amplitude**2 * (slopes.by_covariance * by_period).sum(),
         }
-        return {name: np.asarray(value) for name, value in found.items()}
+        return dict(zip(found, like(slopes.by_covariance, *found.values()), strict=True))
 
     def _slopes(self, stats: FloatArray, weights: FloatArray) -> Slopes:
+        xp = arrays_of(stats).xp
         items = self.complete_items(stats)
-        complete = ~np.isnan(items)
-        easy = self._complete_slopes(stats[complete], items[complete, None], weights[complete])
-        rest = self._dense_slopes(stats[~complete], weights[~complete])
-        return Slopes(easy.by_covariance + rest.by_covariance, easy.by_variance + rest.by_variance)
+        whole, rest = xp.flatnonzero(~xp.isnan(items)), xp.flatnonzero(xp.isnan(items))
+        n_times = len(self._grid.times)
+        out = Slopes(xp.zeros((n_times, n_times)), 0.0)
+        if len(whole):
+            out = out.plus(
+                self._complete_slopes(stats[whole], items[whole][:, None], weights[whole])
+            )
+        if len(rest):
+            out = out.plus(self._dense_slopes(stats[rest], weights[rest]))
+        return out
 
     def _complete_slopes(
         self, stats: FloatArray, n_items: FloatArray, weights: FloatArray
     ) -> Slopes:
         """Return the slopes of clusters of complete items, by the eigendecomposition."""
+        xp = arrays_of(stats).xp
         variance = self._number("noise") ** 2
-        values, vectors = self.spectrum
+        values, vectors = like(stats, *self.spectrum)
         count, _, deviation = feature_blocks(stats, 3)
         widening = 1 + n_items * values
         shrunk = self.turned(stats) / widening
         pulled = n_items * shrunk
         inner = pulled.T @ (weights[:, None] * pulled)
-        inner -= np.diag(weights @ (n_items / widening))
+        inner -= xp.diag(weights @ (n_items / widening))
         by_noise = (n_items * shrunk * shrunk).sum(axis=1) - (1 / widening).sum(axis=1)
         by_noise -= count.sum(axis=1) - count.shape[1] - deviation.sum(axis=1) / variance
         return Slopes(vectors @ inner @ vectors.T / 2, float(weights @ by_noise) / (2 * variance))
 
     def _dense_slopes(self, stats: FloatArray, weights: FloatArray) -> Slopes:
         """Return the slopes of any clusters, by one inverse matrix each."""
+        xp = arrays_of(stats).xp
         noise = self._number("noise")
         count, mean, deviation = feature_blocks(stats, 3)
         n_times = count.shape[1]
-        root = np.sqrt(count)
-        by_covariance = np.zeros((n_times, n_times))
+        root = xp.sqrt(count)
+        by_covariance = xp.zeros((n_times, n_times))
         by_noise = n_times - count.sum(axis=1) + deviation.sum(axis=1) / noise**2
         for rows in self._row_blocks(len(stats)):
-            inverse = np.linalg.inv(self._weighted_covariance(root[rows]))
+            inverse = xp.linalg.inv(self._weighted_covariance(root[rows]))
             scaled = root[rows] * mean[rows] / noise
             shrunk = (inverse @ scaled[:, :, None])[:, :, 0]
             pulled = root[rows] * shrunk
             by_covariance += pulled.T @ (weights[rows, None] * pulled)
             weighted = root[rows, :, None] * inverse * root[rows, None, :]
-            by_covariance -= np.tensordot(weights[rows], weighted, axes=1)
+            by_covariance -= xp.tensordot(weights[rows], weighted, axes=1)
             by_noise[rows] += (shrunk * shrunk).sum(axis=1)
-            by_noise[rows] -= np.trace(inverse, axis1=1, axis2=2)
+            by_noise[rows] -= xp.trace(inverse, axis1=1, axis2=2)
         variance = noise**2
         return Slopes(by_covariance / (2 * variance), float(weights @ by_noise) / (2 * variance))
 
@@ -544,6 +562,12 @@ class Slopes(NamedTuple):
 
     by_covariance: FloatArray
     by_variance: float
+
+    def plus(self, other: Slopes) -> Slopes:
+        """Return the slopes of both sets of clusters together."""
+        return Slopes(
+            self.by_covariance + other.by_covariance, self.by_variance + other.by_variance
+        )
 
 
 class Posterior(NamedTuple):

@@ -37,11 +37,11 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row,
             if (threadIdx.x == 0) board.row_nodes[r] = node_at<ROSE>(s, Place{0, (int)row + r});
         }
         __syncthreads();
-        Entry best[R];
-        double largest[R];
+        Candidate best[R];
+        double largest[R], second[R];  // gains
         for (int r = 0; r < R; r++) {
-            best[r] = no_entry();
-            largest[r] = -INFINITE;
+            best[r] = no_candidate();
+            largest[r] = second[r] = -INFINITE;
         }
         constexpr int WIDTH = M::ONE_BY_ONE ? 1 : WARP;
         for (i64 start = ((row + 1) / WIDTH + warp_of_thread()) * WIDTH; start < n; start += warps_of_block() * WIDTH) {
@@ -55,38 +55,40 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row,
 #pragma unroll
             for (int r = 0; r < R; r++) {
                 if (r >= n_rows || p <= row + r) continue;
+                Candidate found = no_candidate();
+                found.best.id = p;
                 if (ROSE) {
                     // Two leaves can only be joined, and then the ratio grows with the gain.
                     double gain = log_f[r] - (board.row_nodes[r].evidence + own);
-                    if (!(gain >= largest[r] - SLACK)) continue;
+                    if (!(gain >= second[r] - SLACK)) continue;
+                    second[r] = fmax(second[r], fmin(largest[r], gain));
                     largest[r] = fmax(largest[r], gain);
                     Node other = node_at<ROSE>(s, Place{0, p});
-                    RatioScore found = ratio_score(board.row_nodes[r], other, gain, s.mixing);
-                    Entry entry{found.score, found.tiebreak, found.needed, p, -1};
-                    if (better<ROSE>(entry, best[r])) best[r] = entry;
+                    RatioScore ratio = ratio_score(board.row_nodes[r], other, gain, s.mixing);
+                    found.best.score = ratio.score;
+                    found.best.tiebreak = ratio.tiebreak;
+                    found.needed = ratio.needed;
                 } else {
                     double raw = prior + log_f[r] - (board.row_nodes[r].mass + own);
-                    // A thread meets its partners in the order of their ids: on a tie the first stays.
-                    if (raw > best[r].score - 1.0 / ODDS_STEPS) {
-                        double rounded = round_odds(raw);
-                        if (rounded > best[r].score) {
-                            best[r].score = rounded;
-                            best[r].id = p;
-                        }
-                    }
+                    if (!(raw > best[r].rest.score - 1.0 / ODDS_STEPS)) continue;
+                    found.best.score = round_odds(raw);
                 }
+                best[r] = better_of<ROSE>(found, best[r]);
             }
         }
 #pragma unroll
         for (int r = 0; r < R; r++) {
             if (r >= n_rows) continue;
-            Entry found = block_best<ROSE>(best[r], board.entries);
+            Candidate found = block_best<ROSE>(best[r], board.candidates, no_candidate());
             if (threadIdx.x != 0) continue;
             i64 at = row + r;
-            g.score[at] = found.score;
-            g.partner[at] = found.score > -INFINITE ? found.id : -1;
-            if (ROSE) g.tiebreak[at] = found.tiebreak;
+            g.score[at] = found.best.score;
+            g.partner[at] = found.best.score > -INFINITE ? found.best.id : -1;
+            g.rest_score[at] = found.rest.score;
+            if (ROSE) g.tiebreak[at] = found.best.tiebreak;
             if (ROSE) g.needed[at] = found.needed;
+            if (ROSE) g.rest_tiebreak[at] = found.rest.tiebreak;
+            if (ROSE) g.rest_needed[at] = found.rest.needed;
         }
         __syncthreads();
     }

@@ -33,8 +33,13 @@ BHCLUST_CALLED double round_relative(double x) {
     return ldexp(rint(mantissa * RATIO_DIGITS) / RATIO_DIGITS, exponent);
 }
 
-BHCLUST_DEVICE double log_one(const Mixing& mixing, double weight, double n_children) {
-    if (mixing.code == DIRICHLET_PROCESS) return mixing.parameter + mixing.log_gamma_of_sizes[(i64)weight];
+// What the prior looks up for a cluster of a weight.
+BHCLUST_DEVICE double log_gamma_of(const Mixing& mixing, double weight) {
+    return mixing.code == DIRICHLET_PROCESS ? mixing.log_gamma_of_sizes[(i64)weight] : 0.0;
+}
+
+BHCLUST_DEVICE double log_one(const Mixing& mixing, double log_gamma, double n_children) {
+    if (mixing.code == DIRICHLET_PROCESS) return mixing.parameter + log_gamma;
     if (mixing.code == CONSTANT) return log(mixing.parameter);
     return log(-expm1((n_children - 1) * log1p(-mixing.parameter)));
 }
@@ -47,14 +52,15 @@ BHCLUST_DEVICE double log_split(const Mixing& mixing, double n_children) {
 
 // What the prior adds to the odds of two clusters of a total weight.
 BHCLUST_DEVICE double odds_prior(const Mixing& mixing, double weight) {
-    if (mixing.code == DIRICHLET_PROCESS) return mixing.parameter + mixing.log_gamma_of_sizes[(i64)weight];
+    if (mixing.code == DIRICHLET_PROCESS) return mixing.parameter + log_gamma_of(mixing, weight);
     return log(mixing.parameter) - log1p(-mixing.parameter);
 }
 
-// A binary tree is searched by weights and masses alone, and the rest costs logarithms.
+// A binary tree is searched by weights and masses alone, and the rest costs logarithms. The log gamma
+// of the weight is known to the caller, who can have it on its way early.
 template <bool ROSE>
 BHCLUST_DEVICE Node merged_node(
-    const Node& i, const Node& j, int operation, double log_f, const Mixing& mixing
+    const Node& i, const Node& j, int operation, double log_f, double log_gamma, const Mixing& mixing
 ) {
     bool open_i = operation == COLLAPSE || operation == ABSORB_RIGHT;
     bool open_j = operation == COLLAPSE || operation == ABSORB_LEFT;
@@ -63,7 +69,7 @@ BHCLUST_DEVICE Node merged_node(
     k.child_mass = (open_i ? i.child_mass : i.mass) + (open_j ? j.child_mass : j.mass);
     k.child_log_d = (open_i ? i.child_log_d : i.log_d) + (open_j ? j.child_log_d : j.log_d);
     k.weight = i.weight + j.weight;
-    double prior_one = log_one(mixing, k.weight, k.n_children);
+    double prior_one = log_one(mixing, log_gamma, k.n_children);
     double prior_split = log_split(mixing, k.n_children);
     double one = prior_one + log_f, split = prior_split + k.child_mass;
     k.log_d = k.evidence = k.log_1m_r = k.log_1m_pi = 0.0;
@@ -102,7 +108,7 @@ BHCLUST_CALLED RatioTerms ratio_terms(const Node& i, const Node& j, int operatio
     RatioTerms out;
     out.log_1m_rho = log_1m_rho;
     if (mixing.code == DIRICHLET_PROCESS) {
-        double log_kappa = log_one(mixing, i.weight + j.weight, 2.0) - (i.log_d + j.log_d);
+        double log_kappa = mixing.parameter + log_gamma_of(mixing, i.weight + j.weight) - (i.log_d + j.log_d);
         out.log_q = -log_add_exp(log_kappa, log_1m_prior);
         out.log_p = log_kappa + out.log_q;
         out.log_1m_p = log_1m_prior + out.log_q;

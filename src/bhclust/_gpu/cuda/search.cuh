@@ -12,13 +12,8 @@ constexpr int MOST_FOCI = 8;   // foci that a block scores at once
 struct Region {
     int *id, *partner;  // partner: -1 if it was merged away, the score is then an upper bound
     double *score, *tiebreak, *needed;
+    double *rest_score, *rest_tiebreak, *rest_needed;  // a bound on all other partners
     double *mass, *evidence, *weight, *log_d, *log_1m_r, *log_1m_pi, *n_children, *child_mass, *child_log_d;
-};
-
-// A cluster and its best partner, or a candidate for being one.
-struct Entry {
-    double score, tiebreak, needed;
-    int id, partner;
 };
 
 // What is carried from launch to launch.
@@ -37,7 +32,7 @@ struct Search {
     int* merges;           // left, right, operation of each
     double* merge_log_f;
     Entry* block_best;     // [2][blocks]
-    Entry* row_best;       // [2][ROWS][blocks]
+    Candidate* row_best;   // [2][ROWS][blocks]
     double* far_focus;     // foci that do not fit into shared memory, ROWS a block; or null
     double* far_scratch;   // likewise for the warps' scratch
     Control* control;
@@ -50,10 +45,11 @@ struct Move {
 struct Board {
     Control control;
     Entry entries[MOST_WARPS];
+    Candidate candidates[MOST_WARPS];
     double sums[MOST_WARPS];
     Entry mine;                 // best of this block's clusters
     Entry chosen;
-    Entry rows[ROWS];           // clusters that look again, then what they found
+    Candidate rows[ROWS];       // clusters that look again, then what they found
     Node row_nodes[MOST_FOCI], merged;  // of a merge: left and right
     Place row_places[ROWS], left, right;
     i64 scanned[2], n_skipped[2];
@@ -65,45 +61,6 @@ struct Board {
 
 constexpr int BOARD_BYTES = 4096;  // the host reserves so much for the board
 static_assert(sizeof(Board) <= BOARD_BYTES, "the board has outgrown its place");
-
-BHCLUST_DEVICE Entry no_entry() { return Entry{-INFINITE, -INFINITE, -INFINITE, 2147483647, -1}; }
-
-template <bool ROSE>
-BHCLUST_DEVICE bool better(const Entry& a, const Entry& b) {
-    if (a.score != b.score) return a.score > b.score;
-    if (ROSE && a.tiebreak != b.tiebreak) return a.tiebreak > b.tiebreak;
-    return a.id < b.id;
-}
-
-template <bool ROSE>
-BHCLUST_DEVICE Entry warp_best(Entry mine) {
-    for (int mask = WARP / 2; mask > 0; mask /= 2) {
-        Entry other;
-        other.score = across_lanes(mine.score, mask);
-        other.tiebreak = ROSE ? across_lanes(mine.tiebreak, mask) : mine.tiebreak;
-        other.needed = ROSE ? across_lanes(mine.needed, mask) : mine.needed;
-        other.id = across_lanes(mine.id, mask);
-        other.partner = across_lanes(mine.partner, mask);
-        if (better<ROSE>(other, mine)) mine = other;
-    }
-    return mine;
-}
-
-// The best over a block, known to the first warp.
-template <bool ROSE>
-BHCLUST_DEVICE Entry block_best(Entry mine, Entry* by_warp) {
-    mine = warp_best<ROSE>(mine);
-    if (lane_of_thread() == 0) by_warp[warp_of_thread()] = mine;
-    __syncthreads();
-    Entry found = no_entry();
-    if (warp_of_thread() == 0) {
-        for (int w = lane_of_thread(); w < warps_of_block(); w += WARP)
-            if (better<ROSE>(by_warp[w], found)) found = by_warp[w];
-        found = warp_best<ROSE>(found);
-    }
-    __syncthreads();
-    return found;
-}
 
 BHCLUST_DEVICE Place place_of(const Search& s, int id) { return Place{id >= s.n_leaves ? 1 : 0, s.position_of[id]}; }
 
@@ -158,12 +115,13 @@ BHCLUST_DEVICE void write_node(const Search& s, int position, const Node& node, 
     const Region& g = s.regions[1];
     g.id[position] = id;
     g.partner[position] = -1;
-    g.score[position] = -INFINITE;
+    g.score[position] = g.rest_score[position] = -INFINITE;
     g.mass[position] = node.mass;
     g.weight[position] = node.weight;
     s.position_of[id] = position;
     if (!ROSE) return;
     g.tiebreak[position] = g.needed[position] = -INFINITE;
+    g.rest_tiebreak[position] = g.rest_needed[position] = -INFINITE;
     g.evidence[position] = node.evidence;
     g.log_d[position] = node.log_d;
     g.log_1m_r[position] = node.log_1m_r;
@@ -179,12 +137,15 @@ BHCLUST_DEVICE void move_node(const Search& s, int region, int from, int to) {
     g.id[to] = g.id[from];
     g.partner[to] = g.partner[from];
     g.score[to] = g.score[from];
+    g.rest_score[to] = g.rest_score[from];
     g.mass[to] = g.mass[from];
     s.position_of[g.id[from]] = to;
     if (region == 1) g.weight[to] = g.weight[from];
     if (!ROSE) return;
     g.tiebreak[to] = g.tiebreak[from];
     g.needed[to] = g.needed[from];
+    g.rest_tiebreak[to] = g.rest_tiebreak[from];
+    g.rest_needed[to] = g.rest_needed[from];
     g.evidence[to] = g.evidence[from];
     if (region == 0) return;
     g.log_d[to] = g.log_d[from];
@@ -248,7 +209,7 @@ template <bool ROSE, class M>
 BHCLUST_DEVICE void decide(const Search& s, Board& board, int buffer) {
     const int lane = lane_of_thread(), n_blocks = gridDim.x, n_found = board.n_rows;
     const Entry* block_entries = s.block_best + (i64)buffer * n_blocks;
-    const Entry* row_entries = s.row_best + (i64)buffer * ROWS * n_blocks;
+    const Candidate* row_entries = s.row_best + (i64)buffer * ROWS * n_blocks;
     // Everything is read at once: each thread has the entries of one block.
     Entry best = no_entry(), fresh = no_entry();
     for (int b = threadIdx.x; b < n_blocks; b += blockDim.x) {
@@ -257,21 +218,21 @@ BHCLUST_DEVICE void decide(const Search& s, Board& board, int buffer) {
         if (other.partner >= 0 && better<ROSE>(other, fresh)) fresh = other;
     }
     for (int r = 0; r < n_found; r++) {
-        Entry found = no_entry();
+        Candidate found = no_candidate();
         for (int b = threadIdx.x; b < n_blocks; b += blockDim.x)
-            if (better<ROSE>(row_entries[r * n_blocks + b], found)) found = row_entries[r * n_blocks + b];
-        found = block_best<ROSE>(found, board.entries);
+            found = better_of<ROSE>(row_entries[r * n_blocks + b], found);
+        found = block_best<ROSE>(found, board.candidates, no_candidate());
         if (threadIdx.x == 0) {
-            Entry row = found;
-            row.partner = found.score > -INFINITE ? found.id : -1;
-            row.id = board.rows[r].id;
-            board.rows[r] = row;
+            found.best.partner = found.best.score > -INFINITE ? found.best.id : -1;
+            found.best.id = board.rows[r].best.id;
+            board.rows[r] = found;
         }
     }
-    best = block_best<ROSE>(best, board.entries);
+    best = block_best<ROSE>(best, board.entries, no_entry());
     if (threadIdx.x == 0) {
         for (int r = 0; r < n_found; r++) {
-            Entry row = board.rows[r];
+            const Candidate& found = board.rows[r];
+            const Entry row = found.best;
             if (better<ROSE>(row, best)) best = row;
             if (row.partner >= 0 && better<ROSE>(row, fresh)) fresh = row;
             Place at = board.row_places[r];
@@ -280,7 +241,10 @@ BHCLUST_DEVICE void decide(const Search& s, Board& board, int buffer) {
             g.score[at.position] = row.score;
             g.partner[at.position] = row.partner;
             if (ROSE) g.tiebreak[at.position] = row.tiebreak;
-            if (ROSE) g.needed[at.position] = row.needed;
+            g.rest_score[at.position] = found.rest.score;
+            if (ROSE) g.needed[at.position] = found.needed;
+            if (ROSE) g.rest_tiebreak[at.position] = found.rest.tiebreak;
+            if (ROSE) g.rest_needed[at.position] = found.rest.needed;
             if (better<ROSE>(row, board.mine)) board.mine = row;
         }
         board.chosen = best;
@@ -288,7 +252,7 @@ BHCLUST_DEVICE void decide(const Search& s, Board& board, int buffer) {
     __syncthreads();
     best = board.chosen;
     // Only a stale choice needs the best of the fresh ones.
-    if (best.partner < 0) fresh = block_best<ROSE>(fresh, board.entries);
+    if (best.partner < 0) fresh = block_best<ROSE>(fresh, board.entries, no_entry());
     if (warp_of_thread() == 0) {
         Entry rows[ROWS];
         int n_rows = 0;
@@ -310,7 +274,7 @@ BHCLUST_DEVICE void decide(const Search& s, Board& board, int buffer) {
             }
         }
         if (lane == 0) {
-            for (int r = 0; r < n_rows; r++) board.rows[r] = rows[r];
+            for (int r = 0; r < n_rows; r++) board.rows[r].best = rows[r];
             board.n_rows = n_rows;
             board.done = 0;
             if (best.score == -INFINITE) {
@@ -346,10 +310,13 @@ BHCLUST_DEVICE void offer(
         const int q = live ? p : (int)start;
         // Read before the model does, so that everything is on its way at once.
         Entry entry;
+        Bound rest;
         entry.score = g.score[q];
         entry.tiebreak = ROSE ? g.tiebreak[q] : 0.0;
-        entry.needed = ROSE ? g.needed[q] : 0.0;
         entry.partner = g.partner[q];
+        rest.score = g.rest_score[q];
+        rest.tiebreak = ROSE ? g.rest_tiebreak[q] : 0.0;
+        rest.needed = ROSE ? g.rest_needed[q] : 0.0;
         const double own = ROSE ? g.evidence[q] : g.mass[q];
         double log_f[1] = {0.0};
         if (REGION == 0)
@@ -357,36 +324,47 @@ BHCLUST_DEVICE void offer(
         else
             model.template clusters<1>(focus, 0, 1, q, scratch, log_f);
         if (!live || !Steps::leads()) continue;
-        bool won = false;
+        const bool lost = entry.partner == i || entry.partner == j;
+        if (lost) {
+            // What is left is the bound; without a partner it is the score.
+            g.score[p] = entry.score = rest.score;
+            g.partner[p] = entry.partner = -1;
+            if (ROSE) g.tiebreak[p] = entry.tiebreak = rest.tiebreak;
+            if (ROSE) g.needed[p] = rest.needed;
+        }
+        // Only what beats the bound changes anything, and most are far from it: they need no
+        // rounding, and in a rose tree no ratio.
+        double score = -INFINITE, tiebreak = 0.0, needed = 0.0;
         if (ROSE) {
             double gain = log_f[0] - (merged.evidence + own);
-            bool hopeless = gain < entry.needed && merged_filter;
+            bool hopeless = gain < rest.needed && merged_filter;
             if (hopeless && REGION == 1) hopeless = filter_holds(g.log_1m_r[p], g.log_1m_pi[p], s.mixing);
             if (!hopeless) {
                 Node other = node_at<ROSE>(s, Place{REGION, p});
                 RatioScore found = ratio_score(other, merged, gain, s.mixing);
-                won = found.score > entry.score || (found.score == entry.score && found.tiebreak > entry.tiebreak);
-                if (won) {
-                    g.score[p] = entry.score = found.score;
-                    g.tiebreak[p] = entry.tiebreak = found.tiebreak;
-                    g.needed[p] = found.needed;
-                }
+                score = found.score;
+                tiebreak = found.tiebreak;
+                needed = found.needed;
             }
         } else {
             double prior = REGION == 0 ? single_prior : odds_prior(s.mixing, merged.weight + g.weight[p]);
             double raw = prior + log_f[0] - (merged.mass + own);
-            // Most are far from the best so far and need no rounding. Only a strictly better offer
-            // wins: on a tie every older partner has a lower id.
-            if (raw > entry.score - 1.0 / ODDS_STEPS) {
-                double rounded = round_odds(raw);
-                won = rounded > entry.score;
-                if (won) g.score[p] = entry.score = rounded;
-            }
+            if (raw > rest.score - 1.0 / ODDS_STEPS) score = round_odds(raw);
         }
-        if (won)
+        // Only a strictly better offer wins: on a tie every older partner has a lower id.
+        if (above<ROSE>(score, tiebreak, entry.score, entry.tiebreak)) {
+            g.rest_score[p] = entry.score;
+            if (ROSE) g.rest_tiebreak[p] = entry.tiebreak;
+            if (ROSE) g.rest_needed[p] = g.needed[p];
+            g.score[p] = entry.score = score;
             g.partner[p] = entry.partner = k;
-        else if (entry.partner == i || entry.partner == j)
-            g.partner[p] = entry.partner = -1;
+            if (ROSE) g.tiebreak[p] = entry.tiebreak = tiebreak;
+            if (ROSE) g.needed[p] = needed;
+        } else if (above<ROSE>(score, tiebreak, rest.score, rest.tiebreak)) {
+            g.rest_score[p] = score;
+            if (ROSE) g.rest_tiebreak[p] = tiebreak;
+            if (ROSE) g.rest_needed[p] = needed;
+        }
         if (entry.score >= best.score) {
             entry.id = g.id[p];
             if (better<ROSE>(entry, best)) best = entry;
@@ -397,7 +375,7 @@ BHCLUST_DEVICE void offer(
 // Score some clusters against the live ones of a region and keep each one's best partner.
 template <bool ROSE, class M, int REGION, int R>
 BHCLUST_DEVICE void look(
-    const Search& s, const M& model, const Board& board, const double* focus, double* scratch, Entry (&best)[ROWS]
+    const Search& s, const M& model, const Board& board, const double* focus, double* scratch, Candidate (&best)[ROWS]
 ) {
     typedef Walk<REGION == 1 || M::ONE_BY_ONE> Steps;
     const Region& g = s.regions[REGION];
@@ -417,20 +395,21 @@ BHCLUST_DEVICE void look(
         Node other = node_at<ROSE>(s, Place{REGION, p});
 #pragma unroll
         for (int r = 0; r < R; r++) {
-            if (r >= board.n_rows || id <= board.rows[r].id) continue;
+            if (r >= board.n_rows || id <= board.rows[r].best.id) continue;
             const Node& row = board.row_nodes[r];
-            Entry entry{-INFINITE, 0.0, 0.0, id, -1};
+            Candidate found = no_candidate();
+            found.best.id = id;
             if (ROSE) {
                 double gain = log_f[r] - (row.evidence + other.evidence);
-                RatioScore found = ratio_score(row, other, gain, s.mixing);
-                entry.score = found.score;
-                entry.tiebreak = found.tiebreak;
-                entry.needed = found.needed;
+                RatioScore ratio = ratio_score(row, other, gain, s.mixing);
+                found.best.score = ratio.score;
+                found.best.tiebreak = ratio.tiebreak;
+                found.needed = ratio.needed;
             } else {
                 double raw = odds_prior(s.mixing, row.weight + other.weight) + log_f[r] - (row.mass + other.mass);
-                if (raw > best[r].score - 1.0 / ODDS_STEPS) entry.score = round_odds(raw);
+                if (raw > best[r].rest.score - 1.0 / ODDS_STEPS) found.best.score = round_odds(raw);
             }
-            if (entry.score > -INFINITE && better<ROSE>(entry, best[r])) best[r] = entry;
+            if (found.best.score > -INFINITE) best[r] = better_of<ROSE>(found, best[r]);
         }
     }
 }
@@ -443,9 +422,9 @@ BHCLUST_DEVICE void survey_region(const Search& s, const Board& board, int regio
     for (i64 start = Steps::first(region); start < board.scanned[region]; start += Steps::step()) {
         const int p = Steps::own(start);
         if (p >= board.scanned[region] || is_skipped(board, region, p) || !Steps::leads()) continue;
-        Entry entry{g.score[p], ROSE ? g.tiebreak[p] : 0.0, 0.0, g.id[p], g.partner[p]};
+        Entry entry{g.score[p], ROSE ? g.tiebreak[p] : 0.0, g.id[p], g.partner[p]};
         bool excluded = false;
-        for (int r = 0; r < board.n_rows; r++) excluded = excluded || entry.id == board.rows[r].id;
+        for (int r = 0; r < board.n_rows; r++) excluded = excluded || entry.id == board.rows[r].best.id;
         if (!excluded && entry.score > -INFINITE && better<ROSE>(entry, best)) best = entry;
     }
 }
@@ -455,7 +434,7 @@ BHCLUST_DEVICE Entry survey(const Search& s, Board& board) {
     Entry best = no_entry();
     survey_region<ROSE, M::ONE_BY_ONE>(s, board, 0, best);
     survey_region<ROSE, true>(s, board, 1, best);
-    return block_best<ROSE>(best, board.entries);
+    return block_best<ROSE>(best, board.entries, no_entry());
 }
 
 BHCLUST_DEVICE void count_pass(Board& board, int n_foci) {
@@ -475,16 +454,18 @@ BHCLUST_DEVICE void merge_step(
     if (threadIdx.x + 2 == blockDim.x) board.row_nodes[1] = node_at<ROSE>(s, board.right);
     model.gather(focus, board.left, board.right, board.sums);
     __syncthreads();
+    const Node &left = board.row_nodes[0], &right = board.row_nodes[1];
+    // On its way while the focus is prepared.
+    const double log_gamma = threadIdx.x == 0 ? log_gamma_of(s.mixing, left.weight + right.weight) : 0.0;
     double log_f = model.prepare(focus, board.sums);
     const int step = (int)board.control.n_merges, k = (int)s.n_leaves + step;
     if (threadIdx.x == 0) {
-        const Node &left = board.row_nodes[0], &right = board.row_nodes[1];
         int operation = JOIN;
         if (ROSE) {
             RatioTerms terms;
             operation = best_operation(left, right, log_f - (left.evidence + right.evidence), s.mixing, terms);
         }
-        board.merged = merged_node<ROSE>(left, right, operation, log_f, s.mixing);
+        board.merged = merged_node<ROSE>(left, right, operation, log_f, log_gamma, s.mixing);
         if (blockIdx.x == 0) {
             s.merges[3 * (i64)step] = board.chosen.id;
             s.merges[3 * (i64)step + 1] = board.chosen.partner;
@@ -496,7 +477,7 @@ BHCLUST_DEVICE void merge_step(
     Entry best = no_entry();
     offer<ROSE, M, 0>(s, model, board, focus, scratch, k, best);
     offer<ROSE, M, 1>(s, model, board, focus, scratch, k, best);
-    best = block_best<ROSE>(best, board.entries);
+    best = block_best<ROSE>(best, board.entries, no_entry());
     if (threadIdx.x == 0) {
         board.mine = best;
         s.block_best[(i64)next_buffer * gridDim.x + blockIdx.x] = best;
@@ -532,8 +513,8 @@ BHCLUST_DEVICE void rescan_step(
         must_survey = must_survey || owns<M>(board.row_places[r]);
     }
     __syncthreads();
-    Entry best[ROWS];
-    for (int r = 0; r < ROWS; r++) best[r] = no_entry();
+    Candidate best[ROWS];
+    for (int r = 0; r < ROWS; r++) best[r] = no_candidate();
     if (board.n_rows == 1) {
         look<ROSE, M, 0, 1>(s, model, board, focus, scratch, best);
         look<ROSE, M, 1, 1>(s, model, board, focus, scratch, best);
@@ -544,7 +525,7 @@ BHCLUST_DEVICE void rescan_step(
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         if (r >= board.n_rows) continue;
-        Entry found = block_best<ROSE>(best[r], board.entries);
+        Candidate found = block_best<ROSE>(best[r], board.candidates, no_candidate());
         if (threadIdx.x == 0) s.row_best[((i64)next_buffer * ROWS + r) * gridDim.x + blockIdx.x] = found;
     }
     Entry mine = board.mine;
