@@ -352,24 +352,30 @@ class NumpyEngine:
         others = self._live[np.searchsorted(self._live, i, side="right") :]
         frontier.stale[i] = False
         if not len(others):
-            frontier.best_score[i] = frontier.best_tiebreak[i] = -np.inf
+            frontier.best_score[i] = frontier.best_tiebreak[i] = frontier.runner_up[i] = -np.inf
             return
         score, tiebreak = self._pair_scores(frontier, i, others)
         position = _first_best(score, tiebreak)
         frontier.best_score[i] = score[position]
         frontier.best_tiebreak[i] = tiebreak[position]
         frontier.best_partner[i] = others[position]
+        score[position] = -np.inf
+        frontier.runner_up[i] = score.max()
 
     def offer(self, frontier: Frontier, k: int, i: int, j: int) -> None:
         others = self._live[:-1]
         if not len(others):
             return
         score, tiebreak = self._pair_scores(frontier, k, others)
+        partner = frontier.best_partner[others]
+        lost = others[(partner == i) | (partner == j)]
+        frontier.stale[lost] = True
+        if not self._rose:
+            frontier.best_score[lost] = frontier.runner_up[lost]
         best, best_tiebreak = frontier.best_score[others], frontier.best_tiebreak[others]
         # Only a strictly better offer wins: on a tie every older partner has a lower id than k.
         better = (score > best) | ((score == best) & (tiebreak > best_tiebreak))
-        partner = frontier.best_partner[others]
-        frontier.stale[others] |= (partner == i) | (partner == j)
+        frontier.runner_up[others] = np.maximum(frontier.runner_up[others], np.minimum(score, best))
         won = others[better]
         frontier.best_score[won] = score[better]
         frontier.best_tiebreak[won] = tiebreak[better]

@@ -54,6 +54,7 @@ class Field(IntEnum):
     BEST_SCORE = 9  # best known partner among higher ids, or a bound on it
     BEST_TIEBREAK = 10
     NEEDED_GAIN = 11  # compiled engine: a partner with a smaller gain cannot be better
+    RUNNER_UP = 12  # by odds: all partners but the best score at most this
 
 
 class Frontier:
@@ -67,7 +68,9 @@ class Frontier:
         The partner behind ``best_score``.
     stale : array of bool
         Whether that partner is gone; the score then is an upper bound on what the remaining
-        partners can reach.
+        partners can reach. By odds it is the runner-up's, mostly too low for the cluster to come
+        up before a better partner is offered to it. By ratio it is the lost partner's: knowing
+        the runner-up would take more logarithms than looking again.
     """
 
     def __init__(self, log_f: FloatArray, weight: FloatArray, mixing: Mixing) -> None:
@@ -89,6 +92,7 @@ class Frontier:
             self.best_score,
             self.best_tiebreak,
             self.needed_gain,
+            self.runner_up,
         ) = self.values
         log_leaf = mixing.log_leaf(weight)
         self.weight[:n] = weight
@@ -98,6 +102,7 @@ class Frontier:
         # A leaf is one cluster for certain.
         self.log_1m_r[:] = self.log_1m_pi[:] = -np.inf
         self.best_score[:] = self.best_tiebreak[:] = self.needed_gain[:] = -np.inf
+        self.runner_up[:] = -np.inf
         self.best_partner = np.full(2 * n - 1, -1, dtype=np.intp)
         self.stale = np.zeros(2 * n - 1, dtype=np.bool_)
 

@@ -29,6 +29,7 @@ _CHILD_LOG_D = int(Field.CHILD_LOG_D)
 _BEST_SCORE = int(Field.BEST_SCORE)
 _BEST_TIEBREAK = int(Field.BEST_TIEBREAK)
 _NEEDED_GAIN = int(Field.NEEDED_GAIN)
+_RUNNER_UP = int(Field.RUNNER_UP)
 
 _JOIN = int(Operation.JOIN)
 _ABSORB_RIGHT = int(Operation.ABSORB_RIGHT)
@@ -213,26 +214,31 @@ def scan_odds(values, partner, stale, window, clusters, log_f, i, code, paramete
     sized = code == _DIRICHLET_PROCESS
     fixed = parameter if sized else math.log(parameter) - math.log1p(-parameter)
     single = fixed + log_gamma[int(weight[i]) + 1] if sized else fixed
-    best, score = -1, -np.inf
+    best, score, runner_up = -1, -np.inf, -np.inf
     for p in range(len(window)):
         m = window[p]
         raw = single + log_f[p] - (mass[i] + mass[m])
-        # Most are far from the best so far and need no rounding.
-        if raw > score - _ODDS_GRID:
+        # Most are far from the best two so far and need no rounding.
+        if raw > runner_up - _ODDS_GRID:
             rounded = np.rint(raw / _ODDS_GRID) * _ODDS_GRID
             if rounded > score:
-                best, score = m, rounded
+                best, score, runner_up = m, rounded, score
+            elif rounded > runner_up:
+                runner_up = rounded
     for p in range(len(clusters)):
         m = clusters[p]
         prior = fixed + log_gamma[int(weight[i] + weight[m])] if sized else fixed
         raw = prior + log_f[len(window) + p] - (mass[i] + mass[m])
-        if raw > score - _ODDS_GRID:
+        if raw > runner_up - _ODDS_GRID:
             rounded = np.rint(raw / _ODDS_GRID) * _ODDS_GRID
             if rounded > score:
-                best, score = m, rounded
+                best, score, runner_up = m, rounded, score
+            elif rounded > runner_up:
+                runner_up = rounded
     stale[i] = False
     partner[i] = best
     best_score[i] = score
+    values[_RUNNER_UP, i] = runner_up
     values[_BEST_TIEBREAK, i] = 0.0 if best >= 0 else -np.inf
 
 
@@ -242,35 +248,46 @@ def offer_odds(
 ):
     """Let the new cluster k = i ∪ j compete for being the best partner of others (by odds)."""
     weight, mass, best_score = values[_WEIGHT], values[_LOG_MASS], values[_BEST_SCORE]
+    runner_up = values[_RUNNER_UP]
     sized = code == _DIRICHLET_PROCESS
     fixed = parameter if sized else math.log(parameter) - math.log1p(-parameter)
     single = fixed + log_gamma[int(weight[k]) + 1] if sized else fixed
     for p in range(len(window)):
         m = window[p]
+        if partner[m] == i or partner[m] == j:
+            partner[m] = -1
+            best_score[m] = runner_up[m]
+            stale[m] = True
         raw = single + log_f[p] - (mass[k] + mass[m])
-        if raw > best_score[m] - _ODDS_GRID:
+        if raw > runner_up[m] - _ODDS_GRID:
             rounded = np.rint(raw / _ODDS_GRID) * _ODDS_GRID
             # Only a strictly better offer wins: on a tie every older partner's id is lower.
             if rounded > best_score[m]:
+                runner_up[m] = best_score[m]
                 best_score[m] = rounded
                 values[_BEST_TIEBREAK, m] = 0.0
                 partner[m] = k
                 stale[m] = False
-        if partner[m] == i or partner[m] == j:
-            stale[m] = True
+            elif rounded > runner_up[m]:
+                runner_up[m] = rounded
     for p in range(len(clusters)):
         m = clusters[p]
+        if partner[m] == i or partner[m] == j:
+            partner[m] = -1
+            best_score[m] = runner_up[m]
+            stale[m] = True
         prior = fixed + log_gamma[int(weight[k] + weight[m])] if sized else fixed
         raw = prior + log_f[len(window) + p] - (mass[k] + mass[m])
-        if raw > best_score[m] - _ODDS_GRID:
+        if raw > runner_up[m] - _ODDS_GRID:
             rounded = np.rint(raw / _ODDS_GRID) * _ODDS_GRID
             if rounded > best_score[m]:
+                runner_up[m] = best_score[m]
                 best_score[m] = rounded
                 values[_BEST_TIEBREAK, m] = 0.0
                 partner[m] = k
                 stale[m] = False
-        if partner[m] == i or partner[m] == j:
-            stale[m] = True
+            elif rounded > runner_up[m]:
+                runner_up[m] = rounded
 
 
 @compiled
