@@ -50,6 +50,7 @@ ORDER = (
     "strategies",
     "learn",
     "randomised",
+    "_partitions",
     "_growing_any",
     "growing",
     "metrics",
