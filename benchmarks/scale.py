@@ -34,7 +34,7 @@ import numpy as np
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 D = 64
 # Rows that are drawn, and written, at a time.
-BLOCK = 100_000
+BLOCK = 50_000
 
 
 def nested(n: int, seed: int = 0, d: int = D) -> tuple[np.ndarray, np.ndarray]:
@@ -147,12 +147,12 @@ def stream(n: int, order: str, rose: bool) -> dict[str, Any]:
 
 
 def documents(n: int, n_words: int, length: int = 60) -> tuple[Any, np.ndarray]:
-    """Return sparse counts of words in documents of 20 topics, half of them from none."""
+    """Return sparse counts of words: 20 topics of their own words, a third common to all."""
     from scipy import sparse
 
     rng = np.random.default_rng(0)
-    topics = rng.dirichlet(np.full(n_words, 0.05), size=20)
-    topics = 0.5 * topics + 0.5 * rng.dirichlet(np.full(n_words, 0.5))
+    topics = rng.dirichlet(np.full(n_words, 0.01), size=20)
+    topics = (2 * topics + rng.dirichlet(np.full(n_words, 0.01))) / 3
     steps = topics.cumsum(axis=1)
     y = rng.integers(20, size=n)
     words = np.empty((n, length), dtype=np.int32)
@@ -189,7 +189,7 @@ def sparse_text(n: int, n_words: int, model: str) -> dict[str, Any]:
     }
 
 
-def dask_fit(workers: int, limit_mb: int, kill: bool, folder: str) -> dict[str, Any]:
+def dask_fit(d: int, workers: int, limit_mb: int, kill: bool, folder: str) -> dict[str, Any]:
     """Fit Parquet files on a cluster of this machine whose workers cannot hold them."""
     import distributed
 
@@ -221,7 +221,7 @@ def dask_fit(workers: int, limit_mb: int, kill: bool, folder: str) -> dict[str, 
         **watch.seen,
         "workers_cpu_s": after - before,
         "sent_bytes": sent,
-        "table_mb": costs["rows"] * D * 8 / 1e6,
+        "table_mb": costs["rows"] * d * 8 / 1e6,
         "limit_mb": limit_mb,
         "workers": workers,
         "killed": kill,
@@ -285,21 +285,21 @@ def resident_mb(pid: int) -> float:
         return 0.0
 
 
-def write_files(n: int, folder: str, n_files: int = 8) -> None:
-    """Write the table as Parquet files of 64-bit floats, a row group at a time."""
+def write_files(n: int, d: int, folder: str, n_files: int = 8) -> None:
+    """Write the table as Parquet files of 64-bit floats, some rows at a time."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    names = [f"x{j}" for j in range(D)]
-    schema = pa.schema([(name, pa.float64()) for name in names])
-    blocks = nested_blocks(n)
+    schema = pa.schema([(f"x{j}", pa.float64()) for j in range(d)])
+    blocks = nested_blocks(n, d=d)
     n_blocks = -(-n // BLOCK)
     for k, own in enumerate(np.array_split(np.arange(n_blocks), min(n_files, n_blocks))):
         with parquet.ParquetWriter(f"{folder}/{k:03d}.parquet", schema) as file:
             for _ in own:
                 X, _ = next(blocks)
-                columns = [X[:, j].astype(np.float64) for j in range(D)]
-                file.write_table(pa.table(columns, schema=schema), row_group_size=50_000)
+                columns = [X[:, j].astype(np.float64) for j in range(d)]
+                rows = pa.table(columns, schema=schema)
+                file.write_table(rows, row_group_size=(8 << 20) // (8 * d))
 
 
 CASES = {
@@ -354,12 +354,13 @@ def section_sparse(quick: bool) -> dict[str, Any]:
 
 
 def section_dask(quick: bool) -> dict[str, Any]:
-    n, limit = (100_000, 700) if quick else (2_400_000, 800)
+    n, d, limit = (20_000, 64, 700) if quick else (250_000, 640, 1000)
     runs = []
     with tempfile.TemporaryDirectory() as folder:
-        write_files(n, folder)
+        write_files(n, d, folder)
         for workers, kill in ((2, False), (4, False), (2, True)):
-            found = alone("dask", workers=workers, limit_mb=limit, kill=kill, folder=folder)
+            how: Any = {"workers": workers, "limit_mb": limit, "kill": kill, "folder": folder}
+            found = alone("dask", d=d, **how)
             found.pop("folder")
             runs.append(found)
     return {"runs": runs, "same": len({run["topology"] for run in runs}) == 1}

@@ -204,9 +204,7 @@ def test_clusters_are_put_together_anew_without_loss(rose, mixing):
         changed += sets[0] != sets[1]
         # Inside the clusters nothing changes, but that flat nodes of rose trees are flat.
         inside = {
-            leaves
-            for leaves in sets[0]
-            if len(set(posterior.cut(before)[list(leaves)])) == 1
+            leaves for leaves in sets[0] if len(set(posterior.cut(before)[list(leaves)])) == 1
         }
         if not (rose and not isinstance(mixing, DirichletProcess)):
             assert inside <= sets[1]

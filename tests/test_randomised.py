@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -34,6 +36,18 @@ def blocks(n, rng, noise=0.1, n_classes=6, d=24):
     y = rng.integers(n_classes, size=n)
     prototypes = rng.integers(2, size=(n_classes, d))
     return (prototypes[y] ^ (rng.random((n, d)) < noise)).astype(float), y
+
+
+def topics(n, d, length=25, seed=14):
+    """Return sparse counts of the words of a few topics."""
+    rng = np.random.default_rng(seed)
+    words = rng.dirichlet(np.full(d, 0.02), size=5)
+    y = rng.integers(5, size=n)
+    places = np.concatenate([rng.choice(d, size=length, p=words[c]) for c in y])
+    entries = (np.ones(len(places)), (np.repeat(np.arange(n), length), places))
+    counts = sparse.csr_array(entries, shape=(n, d))
+    counts.sum_duplicates()
+    return counts, y
 
 
 @pytest.mark.parametrize("groups", [False, True])
@@ -247,6 +261,31 @@ def test_sparse_rows_stay_sparse(monkeypatch):
     assert max(widest) <= 120  # a part, a sample or a block
     assert fitted.tree_.parent.tolist() == dense.tree_.parent.tolist()
     assert dendrogram_purity(fitted.tree_, y) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("model", "learn"),
+    [("multinomial", "shared"), ("multinomial", False), ("bernoulli", False), ("poisson", False)],
+)
+def test_a_sparse_table_is_never_dense_as_a_whole(model, learn, monkeypatch):
+    # Whatever makes it dense would show: all memory that NumPy hands out is counted.
+    monkeypatch.setattr(randomised, "LARGEST_STATS", 100)
+    monkeypatch.setattr(randomised, "_MOST_NUMBERS", 1 << 18)
+    n, d = 5000, 1000
+    counts, y = topics(n, d)
+    if model == "bernoulli":
+        counts.data[:] = 1.0
+    how = {"strategy": "randomised", "learn": learn, "max_iter": 1, "learn_rows": n}
+    fitted = BayesianHierarchicalClustering(model, engine="numpy", **how)
+    fitted.fit(counts[:300])  # kernels are loaded
+    tracemalloc.start()
+    try:
+        fitted.fit(counts)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 0.8 * n * d * 8
+    assert dendrogram_purity(fitted.tree_, y) > 0.9
 
 
 def test_balanced_trees_are_flat():

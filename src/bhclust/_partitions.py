@@ -32,8 +32,8 @@ from bhclust.tables import Schema
 # Rows that are encoded at a time: a partition of bytes would be eight times as large.
 _ROW_BLOCK = 8192
 
-# Row groups of a Parquet file are read together up to so many numbers (32 MB as floats).
-_PIECE_NUMBERS = 1 << 22
+# Row groups of a Parquet file are read together up to so many numbers (16 MB as floats).
+_PIECE_NUMBERS = 1 << 21
 
 _NO_ROWS = np.zeros(0, dtype=np.intp)
 
@@ -67,7 +67,7 @@ class Rows(NamedTuple):
     """Rows of the table: their numbers, their parts, and what is stored."""
 
     number: IntArray
-    label: npt.NDArray[np.int32]
+    label: IntArray
     values: Any
 
 
@@ -140,8 +140,12 @@ def opened(source: Any) -> Any:
         return pandas.read_parquet(source.path)
     file = _parquet_file(source.path)
     # One thread, and no second copy: a worker's memory is what the table does not fit into.
-    table = file.read_row_groups(list(source.groups), use_threads=False)
-    return table.to_pandas(use_threads=False, self_destruct=True)
+    frame = file.read_row_groups(list(source.groups), use_threads=False).to_pandas(
+        use_threads=False, self_destruct=True
+    )
+    arrow = optional_import("pyarrow", extra="distributed", needed_for="reading Parquet files")
+    arrow.default_memory_pool().release_unused()
+    return frame
 
 
 def pieces_of(path: str) -> list[tuple[Piece, int]]:
@@ -377,7 +381,7 @@ def route_block(
         values = setting.value.encode(take(block, rows))
         for k, own in rows_of(label[rows]).items():
             part = steps.value[k]
-            port = route(setting.value.model, part.plan.router, values[own])
+            port = route(setting.value.model, part.plan.router, values[own]).astype(np.intp)
             out[rows[own]] = part.first + _with_sample(port, start + rows[own], part)
     return out
 
@@ -397,7 +401,7 @@ def _with_sample(port: IntArray, number: IntArray, step: Step) -> IntArray:
 def pool_block(source: Any, label: IntArray, n_labels: int, setting: Box) -> FloatArray:
     """Return the statistics of the rows of each label in a partition."""
     model, block = setting.value.model, opened(source)
-    out = None
+    out: FloatArray | None = None
     for a in range(0, len(label), _ROW_BLOCK):
         rows = np.arange(a, min(a + _ROW_BLOCK, len(label)))
         values = setting.value.encode(take(block, rows))

@@ -104,10 +104,10 @@ class _Part(NamedTuple):
 
 
 class _Sources(NamedTuple):
-    """The partitions of a table, and their numbers of rows where these are known."""
+    """The partitions of a table, and their numbers of rows."""
 
     partitions: list[Any]
-    counts: list[int] | None
+    counts: list[int]
 
 
 def fit_distributed(estimator: Any, data: Any, *, client: Any = None) -> Any:
@@ -224,7 +224,7 @@ class _Fit:
         self.estimator, self.client, self.sources = estimator, client, sources.partitions
         self.plan = estimator._make_plan()
         self.rng = estimator._rng()
-        self.ends = np.cumsum(sources.counts)
+        self.ends: IntArray = np.cumsum(sources.counts)
         self.starts = (self.ends - sources.counts).tolist()
         self.n = int(self.ends[-1])
         self.seconds: dict[str, float] = {}

@@ -32,8 +32,8 @@ from bhclust._coordinates import Prior
 from bhclust._growing_any import (
     MOST_CHILDREN,
     MOST_SEEN,
-    Grown,
     GrowingTree,
+    Grown,
     Repairs,
     collapses,
     finished,
