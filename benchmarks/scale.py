@@ -354,7 +354,7 @@ def section_sparse(quick: bool) -> dict[str, Any]:
 
 
 def section_dask(quick: bool) -> dict[str, Any]:
-    n, d, limit = (20_000, 64, 700) if quick else (250_000, 640, 1000)
+    n, d, limit = (20_000, 64, 700) if quick else (180_000, 640, 800)
     runs = []
     with tempfile.TemporaryDirectory() as folder:
         write_files(n, d, folder)

@@ -85,12 +85,11 @@ class Step(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """The plan of a part, the rows of its sample, and the bytes that these take."""
+    """The plan of a part, and the rows of its sample."""
 
     part: int
     plan: PartPlan
     sample: IntArray
-    n_bytes: int
 
 
 class Fitted(NamedTuple):
@@ -195,6 +194,20 @@ def take(block: Any, rows: IntArray) -> Any:
     return block.iloc[rows] if hasattr(block, "iloc") else block[rows]
 
 
+def packed(values: Any) -> Any:
+    """Return the rows of a data frame as an array, if all columns are of one type of numbers.
+
+    A frame costs time for every column wherever it goes: to weigh it, to send it, to join it.
+    """
+    if not hasattr(values, "iloc"):
+        return values
+    types = set(values.dtypes)
+    if len(types) == 1 and getattr(types.pop(), "kind", "O") in "biuf":
+        array = np.ascontiguousarray(values.to_numpy())
+        return array if array.dtype.kind in "biuf" else values
+    return values
+
+
 def concatenated(blocks: Sequence[Any]) -> Any:
     """Return the rows of several blocks as one."""
     if hasattr(blocks[0], "iloc"):
@@ -296,7 +309,7 @@ def split(source: Any, start: int, label: IntArray, choose: Box, bin_of: Box, n:
     out = []
     for b in range(n):
         own = rows[found[b]] if b in found else _NO_ROWS
-        values = take(block, own) if len(own) else None
+        values = packed(take(block, own)) if len(own) else None
         out.append(Rows(number[own], label[own], values))
     return out
 
@@ -311,8 +324,8 @@ def _gathered(pieces: Sequence[Rows]) -> Rows:
     return Rows(number[order], label[order], values)
 
 
-def _parts_of(rows: Rows, setting: Setting) -> Iterator[tuple[int, IntArray, Items, Any]]:
-    """Return part, numbers, encoded rows and stored rows of each part of a bin.
+def _parts_of(rows: Rows, setting: Setting) -> Iterator[tuple[int, IntArray, Items]]:
+    """Return part, numbers and encoded rows of each part of a bin.
 
     Parts are encoded together up to a number of rows: a column costs the same for a few rows.
     """
@@ -323,39 +336,36 @@ def _parts_of(rows: Rows, setting: Setting) -> Iterator[tuple[int, IntArray, Ite
         last = int(np.searchsorted(ends, starts[first] + _ROW_BLOCK, side="right")) - 1
         last = max(first, last)
         begin = starts[first]
-        stored = rows.values[begin : ends[last]]
-        encoded = setting.encode(stored)
+        encoded = setting.encode(take(rows.values, np.arange(begin, ends[last])))
         for place in range(first, last + 1):
-            own = slice(starts[place] - begin, ends[place] - begin)
+            own = encoded[starts[place] - begin : ends[place] - begin]
             number = rows.number[starts[place] : ends[place]]
-            items = Items(encoded[own], np.ones(len(number)))
-            yield int(rows.label[starts[place]]), number, items, stored[own]
+            yield int(rows.label[starts[place]]), number, Items(own, np.ones(len(number)))
         first = last + 1
 
 
-def plan_bin(pieces: Sequence[Rows], setting: Box, n_of: Mapping[int, int]) -> list[Planned]:
-    """Return how each part of a bin is divided, from its sample."""
+def plan_bin(
+    pieces: Sequence[Rows], setting: Box, n_of: Mapping[int, int]
+) -> tuple[list[Planned], int]:
+    """Return how each part of a bin is divided, and the bytes of the samples."""
     about: Setting = setting.value
-    return [
-        Planned(
-            k,
-            plan_part(
-                about.prior, items, n_of[k], about.sizes, rose=about.rose, engine=about.engine
-            ),
-            number,
-            size_of(stored),
-        )
-        for k, number, items, stored in _parts_of(_gathered(pieces), about)
+    rows = _gathered(pieces)
+    how: Any = {"rose": about.rose, "engine": about.engine}
+    out = [
+        Planned(k, plan_part(about.prior, items, n_of[k], about.sizes, **how), number)
+        for k, number, items in _parts_of(rows, about)
     ]
+    return out, size_of(rows.values)
 
 
 def fit_bin(pieces: Sequence[Rows], setting: Box) -> tuple[list[Fitted], int]:
     """Return the exact tree of each part of a bin, and the bytes of the rows."""
     about: Setting = setting.value
     rows = _gathered(pieces)
+    how: Any = {"rose": about.rose, "engine": about.engine}
     out = [
-        Fitted(k, number, exact_branch(about.prior, items, rose=about.rose, engine=about.engine))
-        for k, number, items, _ in _parts_of(rows, about)
+        Fitted(k, number, exact_branch(about.prior, items, **how))
+        for k, number, items in _parts_of(rows, about)
     ]
     return out, size_of(rows.values)
 

@@ -360,10 +360,9 @@ class _Fit:
         n_of = {k: large[k].n for k in seeds}
         in_sample = {k: min(size, n) for k, n in n_of.items()}
         choose = self._shared(work.InSample(seeds, last))
-        for planned in self._travel(labels, choose, in_sample, work.plan_bin, n_of):
-            for found in planned:
-                self.bytes["sample"] += found.n_bytes
-                yield found
+        for planned, n_bytes in self._travel(labels, choose, in_sample, work.plan_bin, n_of):
+            self.bytes["sample"] += n_bytes
+            yield from planned
 
     def _route_all(
         self, large: dict[int, _Part], steps: dict[int, Step], labels: list[Any], next_id: int
