@@ -10,11 +10,11 @@ from scipy import sparse
 
 from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, load, randomised
 from bhclust._coordinates import Prior
-from bhclust._routing import make_router, port_scores, route, row_hash, sample_rows, top_of
+from bhclust._routing import Router, make_router, port_scores, route, row_hash, sample_rows, top_of
 from bhclust.agglomerate import agglomerate, score_tree
 from bhclust.metrics import dendrogram_purity
 from bhclust.mixing import Constant, DirichletProcess, Rose
-from bhclust.models import Bernoulli
+from bhclust.models import Bernoulli, Multinomial, Poisson
 from bhclust.randomised import Items, RandomisedSearch, Sizes, balanced, compact, pooled_by_label
 from tests.oracles.randomised import port_score, sets_below
 from tests.zoo import ADDITIVE_MODELS, make_case
@@ -263,29 +263,44 @@ def test_sparse_rows_stay_sparse(monkeypatch):
     assert dendrogram_purity(fitted.tree_, y) > 0.95
 
 
-@pytest.mark.parametrize(
-    ("model", "learn"),
-    [("multinomial", "shared"), ("multinomial", False), ("bernoulli", False), ("poisson", False)],
-)
-def test_a_sparse_table_is_never_dense_as_a_whole(model, learn, monkeypatch):
+def peak_memory(job):
+    """Return the highest number of bytes that Python and NumPy handed out during a job."""
+    tracemalloc.start()
+    try:
+        job()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_sparse_table_is_never_dense_as_a_whole(monkeypatch):
     # Whatever makes it dense would show: all memory that NumPy hands out is counted.
     monkeypatch.setattr(randomised, "LARGEST_STATS", 100)
     monkeypatch.setattr(randomised, "_MOST_NUMBERS", 1 << 18)
-    n, d = 5000, 1000
+    n, d = 3000, 1500
     counts, y = topics(n, d)
-    if model == "bernoulli":
-        counts.data[:] = 1.0
-    how = {"strategy": "randomised", "learn": learn, "max_iter": 1, "learn_rows": n}
-    fitted = BayesianHierarchicalClustering(model, engine="numpy", **how)
+    how = {"strategy": "randomised", "learn": False, "engine": "numpy"}
+    fitted = BayesianHierarchicalClustering("multinomial", **how)
     fitted.fit(counts[:300])  # kernels are loaded
-    tracemalloc.start()
-    try:
-        fitted.fit(counts)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 0.8 * n * d * 8
+    assert peak_memory(lambda: fitted.fit(counts)) < 0.5 * n * d * 8
     assert dendrogram_purity(fitted.tree_, y) > 0.9
+
+
+@pytest.mark.parametrize("model", [Bernoulli(), Multinomial(), Poisson()])
+def test_priors_and_routers_take_sparse_rows_as_they_are(model):
+    n, d = 4000, 2000
+    counts, _ = topics(n, d)
+    if isinstance(model, Bernoulli):
+        counts.data[:] = 1.0
+    few = model.resolve(counts[:5])
+    router = Router(few.suffstats(counts[:5]), np.zeros(5), np.arange(6))
+    jobs = {
+        "prior": lambda: model.resolve(counts),
+        "ports": lambda: route(few, router, counts),
+        "densities": lambda: few.log_predictive(router.stats, counts),
+    }
+    for name, job in jobs.items():
+        assert peak_memory(job) < 0.25 * n * d * 8, name
 
 
 def test_balanced_trees_are_flat():
