@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +33,27 @@ import numpy as np
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 D = 64
+# Rows that are drawn, and written, at a time.
+BLOCK = 50_000
 
 
 def nested(n: int, seed: int = 0, d: int = D) -> tuple[np.ndarray, np.ndarray]:
     """Return binary rows of 128 classes in a tree of 8 x 4 x 4, a tenth of all entries flipped."""
+    blocks = list(nested_blocks(n, seed, d))
+    return np.concatenate([X for X, _ in blocks]), np.concatenate([y for _, y in blocks])
+
+
+def nested_blocks(n: int, seed: int = 0, d: int = D) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the rows of `nested` with their classes, some at a time."""
     rng = np.random.default_rng(seed)
     centres = rng.integers(0, 2, size=(8, d))
     for n_children, flips in ((4, 0.25), (4, 0.12)):
         centres = np.repeat(centres, n_children, axis=0)
         centres = centres ^ (rng.random(centres.shape) < flips)
     y = rng.integers(len(centres), size=n)
-    X = np.empty((n, d), dtype=np.uint8)
-    for start in range(0, n, 100_000):
-        part = slice(start, start + 100_000)
-        X[part] = centres[y[part]] ^ (rng.random((len(y[part]), d)) < 0.1)
-    return X, y
+    for start in range(0, n, BLOCK):
+        part = y[start : start + BLOCK]
+        yield (centres[part] ^ (rng.random((len(part), d)) < 0.1)).astype(np.uint8), part
 
 
 def timed(job: Any) -> dict[str, Any]:
@@ -56,9 +63,21 @@ def timed(job: Any) -> dict[str, Any]:
     return {
         "cpu_s": time.process_time() - cpu,
         "wall_s": time.perf_counter() - wall,
-        "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+        "peak_gb": peak_gb(),
         **said,
     }
+
+
+def peak_gb() -> float:
+    """Return the highest resident size of this process.
+
+    The usual counter starts from the size of the process that started this one.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        lines = status.read_text("ascii").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 # --- cases, each inside a process of its own ------------------------------------------------------
@@ -139,35 +158,50 @@ def stream(n: int, order: str, rose: bool) -> dict[str, Any]:
     }
 
 
-def sparse_text(n: int, n_words: int) -> dict[str, Any]:
-    """Fit sparse counts of words."""
+def documents(n: int, n_words: int, length: int = 60) -> tuple[Any, np.ndarray]:
+    """Return sparse counts of words: 20 topics of their own words, a third common to all."""
     from scipy import sparse
-
-    from bhclust import BayesianHierarchicalClustering
-    from bhclust.metrics import dendrogram_purity
 
     rng = np.random.default_rng(0)
     topics = rng.dirichlet(np.full(n_words, 0.01), size=20)
+    topics = (2 * topics + rng.dirichlet(np.full(n_words, 0.01))) / 3
     steps = topics.cumsum(axis=1)
     y = rng.integers(20, size=n)
-    words = np.empty((n, 60), dtype=np.int32)
+    words = np.empty((n, length), dtype=np.int32)
     for topic in range(20):
         rows = np.flatnonzero(y == topic)
-        words[rows] = np.searchsorted(steps[topic], rng.random((len(rows), 60)))
+        words[rows] = np.searchsorted(steps[topic], rng.random((len(rows), length)))
     entries = (
         np.ones(words.size),
-        (np.repeat(np.arange(n), 60), np.minimum(words, n_words - 1).ravel()),
+        (np.repeat(np.arange(n), length), np.minimum(words, n_words - 1).ravel()),
     )
     counts = sparse.csr_array(entries, shape=(n, n_words))
     counts.sum_duplicates()
+    return counts, y
+
+
+def sparse_text(n: int, n_words: int, model: str) -> dict[str, Any]:
+    """Fit sparse counts of words."""
+    from bhclust import BayesianHierarchicalClustering
+    from bhclust.metrics import dendrogram_purity
+
+    counts, y = documents(n, n_words)
+    if model == "bernoulli":
+        counts.data[:] = 1.0
     how: Any = {"strategy": "randomised", "learn": False, "n_jobs": 2}
-    fitted = BayesianHierarchicalClustering("multinomial", **how)
+    fitted = BayesianHierarchicalClustering(model, **how)
     found = timed(lambda: {"clusters": fitted.fit(counts).n_clusters_})
-    dense_gb = n * n_words * 8 / 1e9
-    return {**found, "purity": dendrogram_purity(fitted.tree_, y), "dense_gb": dense_gb}
+    table = counts.data.nbytes + counts.indices.nbytes + counts.indptr.nbytes
+    return {
+        **found,
+        "purity": dendrogram_purity(fitted.tree_, y),
+        "density": counts.nnz / (n * n_words),
+        "sparse_gb": table / 1e9,
+        "dense_gb": n * n_words * 8 / 1e9,
+    }
 
 
-def dask_fit(n: int, workers: int, limit_mb: int, kill: bool, folder: str) -> dict[str, Any]:
+def dask_fit(d: int, workers: int, limit_mb: int, kill: bool, folder: str) -> dict[str, Any]:
     """Fit Parquet files on a cluster of this machine whose workers cannot hold them."""
     import distributed
 
@@ -184,37 +218,100 @@ def dask_fit(n: int, workers: int, limit_mb: int, kill: bool, folder: str) -> di
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
+        before = sum(client.run(time.process_time).values())
         estimator = BayesianHierarchicalClustering("bernoulli", random_state=0, learn=False)
-        killer = None
-        if kill:
-            victim = next(iter(client.run(os.getpid).values()))
-            killer = threading.Timer(15.0, os.kill, (victim, signal.SIGKILL))
-            killer.start()
+        watch = Watch(cluster, client, kill)
         found = timed(lambda: {"costs": fit_distributed(estimator, paths, client=client).costs_})
-        if killer is not None:
-            killer.join()
+        watch.stop()
+        after = sum(client.run(time.process_time).values())
+        sent = sum(client.run(_sent).values())
     costs = found.pop("costs")._asdict()
     tree = estimator.tree_
     return {
         **found,
         **costs,
-        "table_mb": n * D * 8 / 1e6,
+        **watch.seen,
+        "workers_cpu_s": after - before,
+        "sent_bytes": sent,
+        "table_mb": costs["rows"] * d * 8 / 1e6,
         "limit_mb": limit_mb,
         "workers": workers,
         "killed": kill,
+        "clusters": estimator.n_clusters_,
         "log_evidence": float(tree.log_evidence[-1]),
         "topology": hashlib.sha256(tree.parent.tobytes()).hexdigest(),
     }
 
 
-def write_files(n: int, folder: str, n_files: int = 32) -> None:
-    """Write the table as Parquet files of 64-bit floats."""
-    import pandas as pd
+def _sent(dask_worker: Any) -> int:
+    """Return the bytes that a worker has sent to other workers."""
+    return int(dask_worker.transfer_outgoing_bytes_total)
 
-    X, _ = nested(n)
-    for k, part in enumerate(np.array_split(X, n_files)):
-        frame = pd.DataFrame(part.astype(float), columns=[f"x{j}" for j in range(D)])
-        frame.to_parquet(f"{folder}/{k:03d}.parquet")
+
+class Watch:
+    """Notes the memory of the workers, and may end one of them in the middle of a fit."""
+
+    def __init__(self, cluster: Any, client: Any, kill: bool) -> None:
+        self.cluster, self.client, self.kill = cluster, client, kill
+        self.seen: dict[str, Any] = {"worker_peak_mb": 0.0}
+        self._pids = set(client.run(os.getpid).values())
+        self._start, self._over = time.perf_counter(), threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop looking; a worker that was to be ended must have been ended, and replaced."""
+        self._over.set()
+        self._thread.join()
+        now = set(self.client.run(os.getpid).values())
+        self.seen["workers_lost"] = len(self._pids - now)
+        if self.kill and "killed_after_s" not in self.seen:
+            raise RuntimeError("the fit was over before a worker could be ended")
+
+    def _look(self) -> None:
+        while not self._over.wait(0.2):
+            nannies = list(self.cluster.workers.values())
+            pids = {nanny.pid: nanny.worker_address for nanny in nannies if nanny.pid}
+            for pid in pids:
+                self.seen["worker_peak_mb"] = max(self.seen["worker_peak_mb"], resident_mb(pid))
+            if self.kill and "killed_after_s" not in self.seen:
+                self._end_one(pids)
+
+    def _end_one(self, pids: dict[int, str]) -> None:
+        """End a worker that fits parts: all levels are done, and it holds parts of rows."""
+        busy = self.client.processing()
+        for pid, address in pids.items():
+            if any("fit_bin" in str(key) for key in busy.get(address, ())):
+                held = len(self.client.has_what().get(address, ()))
+                os.kill(pid, signal.SIGKILL)
+                self.seen["killed_after_s"] = time.perf_counter() - self._start
+                self.seen["results_lost"] = held
+                return
+
+
+def resident_mb(pid: int) -> float:
+    """Return the memory of a process, 0 if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * 4096 / 1e6
+    except (OSError, IndexError):
+        return 0.0
+
+
+def write_files(n: int, d: int, folder: str, n_files: int = 8) -> None:
+    """Write the table as Parquet files of 64-bit floats, some rows at a time."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    schema = pa.schema([(f"x{j}", pa.float64()) for j in range(d)])
+    blocks = nested_blocks(n, d=d)
+    n_blocks = -(-n // BLOCK)
+    for k, own in enumerate(np.array_split(np.arange(n_blocks), min(n_files, n_blocks))):
+        with parquet.ParquetWriter(f"{folder}/{k:03d}.parquet", schema) as file:
+            for _ in own:
+                X, _ = next(blocks)
+                columns = [X[:, j].astype(np.float64) for j in range(d)]
+                rows = pa.table(columns, schema=schema)
+                file.write_table(rows, row_group_size=(8 << 20) // (8 * d))
 
 
 CASES = {
@@ -264,17 +361,29 @@ def section_stream(quick: bool) -> dict[str, Any]:
 
 
 def section_sparse(quick: bool) -> dict[str, Any]:
-    sizes = [(2000, 2000)] if quick else [(100_000, 20_000)]
-    return {"runs": [alone("sparse", n=n, n_words=words) for n, words in sizes]}
+    sizes = {
+        "multinomial": (50_000, 20_000),
+        "poisson": (20_000, 2000),
+        "bernoulli": (20_000, 2000),
+    }
+    if quick:
+        sizes = dict.fromkeys(sizes, (1000, 500))
+    return {
+        "runs": [
+            alone("sparse", n=n, n_words=n_words, model=model)
+            for model, (n, n_words) in sizes.items()
+        ]
+    }
 
 
 def section_dask(quick: bool) -> dict[str, Any]:
-    n, limit = (20_000, 700) if quick else (1_500_000, 700)
+    n, d, limit = (20_000, 64, 700) if quick else (180_000, 640, 800)
     runs = []
     with tempfile.TemporaryDirectory() as folder:
-        write_files(n, folder)
+        write_files(n, d, folder)
         for workers, kill in ((2, False), (4, False), (2, True)):
-            found = alone("dask", n=n, workers=workers, limit_mb=limit, kill=kill, folder=folder)
+            how: Any = {"workers": workers, "limit_mb": limit, "kill": kill, "folder": folder}
+            found = alone("dask", d=d, **how)
             found.pop("folder")
             runs.append(found)
     return {"runs": runs, "same": len({run["topology"] for run in runs}) == 1}
@@ -365,35 +474,57 @@ def stream_lines(found: dict[str, Any]) -> list[str]:
 
 
 def sparse_lines(found: dict[str, Any]) -> list[str]:
-    lines = ["## Sparse counts of words, `Multinomial`, 60 words a row", ""]
+    lines = [
+        "## Sparse counts of words, 20 topics, a third of the words common to all",
+        "",
+        "The size of the sparse table, and what it would be if it were dense; K is the number of",
+        "clusters. Hyperparameters are not learned.",
+        "",
+        "| model | rows | words | density | CPU s | clock s | peak GB | GB | dense | K | purity |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
     for run in found["runs"]:
         lines.append(
-            f"{run['n']:,} rows × {run['n_words']:,} words: {run['cpu_s']:.0f} s of processor "
-            f"time, {run['wall_s']:.0f} s on the clock, peak {run['peak_gb']:.2f} GB (a dense "
-            f"table alone is {run['dense_gb']:.0f} GB), {run['clusters']} clusters, purity "
-            f"{run['purity']:.3f}."
+            f"| {run['model']} | {run['n']:,} | {run['n_words']:,} | {run['density']:.2%} | "
+            f"{run['cpu_s']:.0f} | {run['wall_s']:.0f} | {run['peak_gb']:.2f} | "
+            f"{run['sparse_gb']:.2f} | {run['dense_gb']:.2f} | {run['clusters']} | "
+            f"{run['purity']:.3f} |"
         )
     return lines
 
 
 def dask_lines(found: dict[str, Any]) -> list[str]:
     first = found["runs"][0]
+    columns = first["table_mb"] * 1e6 / 8 / first["rows"]
     lines = [
-        f"## Dask: {first['rows']:,} rows in Parquet files, {first['table_mb']:,.0f} MB in memory",
+        f"## Dask: {first['rows']:,} rows × {columns:.0f} columns of floats in Parquet files",
         "",
-        "| workers | limit MB | killed | clock s | passes | sample | moved | branches MB | log p |",
-        "|---|---|---|---|---|---|---|---|---|",
+        f"The table is {first['table_mb']:,.0f} MB; a worker may have {first['limit_mb']} MB.",
+        "Seconds are processor time of all workers and clock time of the fit. Megabytes are rows",
+        "of samples, rows that went to the workers that fit them, all that workers sent others,",
+        "finished branches, and the largest worker (peak).",
+        "",
+        "| workers | ended | CPU s | clock s | peak | reads | sample | moved | sent | branches |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for run in found["runs"]:
-        megabytes = (run[f"{name}_bytes"] / 1e6 for name in ("sample", "moved", "branch"))
+        megabytes = (run[f"{name}_bytes"] / 1e6 for name in ("sample", "moved", "sent", "branch"))
+        ended = f"{run['killed_after_s']:.0f} s" if run["killed"] else "–"
         lines.append(
-            f"| {run['workers']} | {run['limit_mb']} | {'yes' if run['killed'] else 'no'} | "
-            f"{run['wall_s']:.0f} | {run['passes']} | "
+            f"| {run['workers']} | {ended} | {run['workers_cpu_s']:.0f} | {run['wall_s']:.0f} | "
+            f"{run['worker_peak_mb']:.0f} | {run['passes']} | "
             + " | ".join(f"{size:.1f}" for size in megabytes)
-            + f" | {run['log_evidence']:.3f} |"
+            + " |"
         )
     same = "the same" if found["same"] else "NOT the same"
-    return [*lines, "", f"The topologies of all runs are {same}."]
+    killed = [run for run in found["runs"] if run["killed"]]
+    lost = f"{killed[0]['results_lost']} results" if killed else "nothing"
+    return [
+        *lines,
+        "",
+        f"The topologies of all runs are {same}. The worker that was ended held {lost}; processor",
+        "seconds of its process are not in the sum.",
+    ]
 
 
 def main() -> None:
@@ -408,6 +539,7 @@ def main() -> None:
         name, arguments = json.loads(options.case)
         print(json.dumps(CASES[name](**arguments)))
         return
+    options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / "scale.json"
     results = json.loads(file.read_text("utf-8")) if file.exists() and not options.quick else {}
     results |= {"cores": os.cpu_count(), "python": platform.python_version()}

@@ -51,6 +51,7 @@ ORDER = (
     "learn",
     "randomised",
     "_whole_numbers",
+    "_partitions",
     "_growing_any",
     "growing",
     "metrics",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, load
+from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, load, posterior
 from bhclust._coordinates import Prior
 from bhclust._growing_any import GrowingTree
 from bhclust.agglomerate import agglomerate, score_tree
@@ -15,6 +15,7 @@ from bhclust.metrics import dendrogram_purity
 from bhclust.mixing import Constant, DirichletProcess, Rose
 from bhclust.models import Bernoulli, Categorical
 from bhclust.randomised import comparable_evidence
+from bhclust.tree import Tree
 from tests.test_randomised import blocks
 from tests.zoo import ADDITIVE_MODELS, ADDITIVE_MODELS_AND_HOLES, make_case
 
@@ -26,18 +27,20 @@ MIXINGS = [
 ]
 
 
-def value_of(growing, prior, *, rose):
+def value_of(growing, prior):
     """Return the value at the root of the growing topology, scored from scratch."""
-    own = type(growing)
-    plain = own.__new__(own)
-    plain.__dict__.update(growing.__dict__, _rose=False)  # without the final collapse
-    tree = plain.tree()
-    stats = np.ascontiguousarray(tree.stats[: tree.n_leaves])
-    again = score_tree(tree.parent, prior.model, stats, prior.mixing)
+    parent, stats, _, _ = growing.grown()
+    again = score_tree(parent, prior.model, stats, prior.mixing)
     if isinstance(prior.mixing, DirichletProcess):
-        total = gammaln(prior.mixing.alpha) - gammaln(tree.n_leaves + prior.mixing.alpha)
+        total = gammaln(prior.mixing.alpha) - gammaln(again.n_leaves + prior.mixing.alpha)
         return comparable_evidence(again, prior.mixing) - total
     return again.log_evidence[-1]
+
+
+def bare(growing):
+    """Return the topology as it has grown."""
+    parent, stats, _, _ = growing.grown()
+    return Tree(parent=parent, n_leaves=len(stats))
 
 
 @pytest.mark.parametrize(("rose", "mixing"), MIXINGS)
@@ -53,7 +56,7 @@ def test_after_every_insertion_the_evidence_is_that_of_the_tree(name, missing, r
         for i in range(24):
             growing.insert(case.X[i : i + 1])
             if i:
-                wanted = value_of(growing, prior, rose=rose)
+                wanted = value_of(growing, prior)
                 assert growing.value == pytest.approx(wanted, rel=1e-9, abs=1e-9)
         leaves = growing.tree().stats[:24]
         np.testing.assert_allclose(leaves, case.model.suffstats(case.X), rtol=1e-12)
@@ -133,11 +136,12 @@ def test_the_compiled_tree_is_the_reference(rose, mixing, start):
         slow.insert(table[start:])
         assert fast.value == pytest.approx(slow.value, rel=1e-9)
         assert fast.repairs.grafts == slow.repairs.grafts
-        a, b = (
+        a, b, c, d = (
             {tuple(tree.leaves(k)) for k in range(120, tree.n_nodes)}
-            for tree in (fast.tree(), slow.tree())
+            for tree in (bare(fast), bare(slow), fast.tree(), slow.tree())
         )
         assert a == b
+        assert c == d
 
 
 @pytest.mark.parametrize("order", ["random", "sorted"])
@@ -155,14 +159,56 @@ def test_a_stream_ends_near_the_batch_tree(kind, order):
     assert check.batch_evidence == pytest.approx(
         comparable_evidence(batch.tree_, batch.mixing_), rel=1e-9
     )
-    rose = kind is BayesianRoseTree
-    share = 0.03 if rose else 0.01
+    share = 0.02 if kind is BayesianRoseTree else 0.01
     assert check.evidence > check.batch_evidence - share * abs(check.batch_evidence)
-    # The rose prior has no price for many small clusters: repairs find some that the classes do
-    # not have, with more evidence.
-    loss, agreement = (0.35, 0.5) if rose else (0.03, 0.9)
-    assert dendrogram_purity(stream.tree_, y) > dendrogram_purity(batch.tree_, y) - loss
-    assert check.agreement > agreement
+    assert dendrogram_purity(stream.tree_, y) > dendrogram_purity(batch.tree_, y) - 0.02
+    # The rose prior has no price for many small clusters, so that neither tree's most probable
+    # partition is that of the classes: the trees agree in what is close, not in where they stop.
+    assert check.agreement > (0.5 if kind is BayesianRoseTree else 0.9)
+
+
+@pytest.mark.parametrize("noise", [0.08, 0.15])
+@pytest.mark.parametrize("order", ["random", "sorted"])
+def test_a_rose_stream_of_weak_classes_stays_as_pure_as_the_batch_tree(order, noise):
+    for seed in range(3):
+        X, y = blocks(600, np.random.default_rng(seed), noise=noise)
+        if order == "sorted":
+            place = np.argsort(y, kind="stable")
+            X, y = X[place], y[place]
+        prior = Prior(Bernoulli(a=0.5, b=0.5).resolve(X), Rose(0.5))
+        batch = agglomerate(prior.model, prior.model.suffstats(X), prior.mixing, rose=True).tree
+        growing = CompiledGrowingTree(None, prior, rose=True)
+        growing.insert(X)
+        assert dendrogram_purity(growing.tree(), y) > dendrogram_purity(batch, y) - 0.02
+
+
+@pytest.mark.parametrize(("rose", "mixing"), MIXINGS)
+def test_clusters_are_put_together_anew_without_loss(rose, mixing):
+    changed = 0
+    for seed in range(4):
+        X, _ = blocks(200, np.random.default_rng(seed), noise=0.15, n_classes=12)
+        prior = Prior(Bernoulli(a=0.5, b=0.5).resolve(X), mixing)
+        growing = CompiledGrowingTree(None, prior, rose=rose)
+        growing.insert(X)
+        grown = growing.grown()
+        before = grown.scored(grown.parent, prior)
+        after = growing.tree()
+        assert after.n_leaves == 200
+        known = comparable_evidence(before, mixing)
+        assert comparable_evidence(after, mixing) >= known - 1e-9 * abs(known)
+        # All numbers are those of the topology.
+        again = score_tree(after.parent, prior.model, grown.stats, mixing)
+        np.testing.assert_allclose(after.log_evidence, again.log_evidence, rtol=1e-12)
+        np.testing.assert_allclose(after.stats, again.stats, rtol=1e-12)
+        sets = [{tuple(t.leaves(k)) for k in range(200, t.n_nodes)} for t in (before, after)]
+        changed += sets[0] != sets[1]
+        # Inside the clusters nothing changes, but that flat nodes of rose trees are flat.
+        inside = {
+            leaves for leaves in sets[0] if len(set(posterior.cut(before)[list(leaves)])) == 1
+        }
+        if not (rose and not isinstance(mixing, DirichletProcess)):
+            assert inside <= sets[1]
+    assert changed > 0
 
 
 @pytest.mark.parametrize("kind", [BayesianHierarchicalClustering, BayesianRoseTree])

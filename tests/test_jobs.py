@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 
 import joblib
@@ -60,6 +61,11 @@ def test_the_backend_does_not_matter():
     np.testing.assert_array_equal(chains_there.weights, chains_here.weights)
 
 
+def tasks_run(client):
+    """Return how many tasks the workers have run in their lives."""
+    return sum(client.run(lambda dask_worker: dask_worker.state.executed_count).values())
+
+
 def test_on_dask():
     distributed = pytest.importorskip("distributed")
     here = fit_with_restarts()
@@ -67,12 +73,21 @@ def test_on_dask():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with (
-            distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as one,
-            distributed.Client(one),
+            distributed.LocalCluster(
+                n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            ) as two,
+            distributed.Client(two) as client,
             joblib.parallel_config(backend="dask"),
         ):
+            # The workers are other processes, and they are the ones that do the work. (With one
+            # worker of one thread joblib would not send it anything.)
+            assert os.getpid() not in client.run(os.getpid).values()
+            ran = [tasks_run(client)]
             there = fit_with_restarts()
+            ran.append(tasks_run(client))
             chains_there = sample_chains(leaves(), n_chains=2, rng=np.random.default_rng(3))
+            ran.append(tasks_run(client))
+    assert ran[0] < ran[1] < ran[2]
     assert there.tree_.parent.tolist() == here.tree_.parent.tolist()
     assert there.learning_info_ == here.learning_info_
     np.testing.assert_array_equal(chains_there.weights, chains_here.weights)

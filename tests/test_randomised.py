@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, load, randomised
 from bhclust._coordinates import Prior
-from bhclust._routing import make_router, port_scores, route, row_hash, sample_rows, top_of
+from bhclust._routing import Router, make_router, port_scores, route, row_hash, sample_rows, top_of
 from bhclust.agglomerate import agglomerate, score_tree
 from bhclust.metrics import dendrogram_purity
 from bhclust.mixing import Constant, DirichletProcess, Rose
-from bhclust.models import Bernoulli
+from bhclust.models import Bernoulli, Multinomial, Poisson
 from bhclust.randomised import Items, RandomisedSearch, Sizes, balanced, compact, pooled_by_label
 from tests.oracles.randomised import port_score, sets_below
 from tests.zoo import ADDITIVE_MODELS, make_case
@@ -34,6 +36,18 @@ def blocks(n, rng, noise=0.1, n_classes=6, d=24):
     y = rng.integers(n_classes, size=n)
     prototypes = rng.integers(2, size=(n_classes, d))
     return (prototypes[y] ^ (rng.random((n, d)) < noise)).astype(float), y
+
+
+def topics(n, d, length=25, seed=14):
+    """Return sparse counts of the words of a few topics."""
+    rng = np.random.default_rng(seed)
+    words = rng.dirichlet(np.full(d, 0.02), size=5)
+    y = rng.integers(5, size=n)
+    places = np.concatenate([rng.choice(d, size=length, p=words[c]) for c in y])
+    entries = (np.ones(len(places)), (np.repeat(np.arange(n), length), places))
+    counts = sparse.csr_array(entries, shape=(n, d))
+    counts.sum_duplicates()
+    return counts, y
 
 
 @pytest.mark.parametrize("groups", [False, True])
@@ -247,6 +261,46 @@ def test_sparse_rows_stay_sparse(monkeypatch):
     assert max(widest) <= 120  # a part, a sample or a block
     assert fitted.tree_.parent.tolist() == dense.tree_.parent.tolist()
     assert dendrogram_purity(fitted.tree_, y) > 0.95
+
+
+def peak_memory(job):
+    """Return the highest number of bytes that Python and NumPy handed out during a job."""
+    tracemalloc.start()
+    try:
+        job()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_sparse_table_is_never_dense_as_a_whole(monkeypatch):
+    # Whatever makes it dense would show: all memory that NumPy hands out is counted.
+    monkeypatch.setattr(randomised, "LARGEST_STATS", 100)
+    monkeypatch.setattr(randomised, "_MOST_NUMBERS", 1 << 18)
+    n, d = 3000, 1500
+    counts, y = topics(n, d)
+    how = {"strategy": "randomised", "learn": False, "engine": "numpy"}
+    fitted = BayesianHierarchicalClustering("multinomial", **how)
+    fitted.fit(counts[:300])  # kernels are loaded
+    assert peak_memory(lambda: fitted.fit(counts)) < 0.5 * n * d * 8
+    assert dendrogram_purity(fitted.tree_, y) > 0.9
+
+
+@pytest.mark.parametrize("model", [Bernoulli(), Multinomial(), Poisson()])
+def test_priors_and_routers_take_sparse_rows_as_they_are(model):
+    n, d = 4000, 2000
+    counts, _ = topics(n, d)
+    if isinstance(model, Bernoulli):
+        counts.data[:] = 1.0
+    few = model.resolve(counts[:5])
+    router = Router(few.suffstats(counts[:5]), np.zeros(5), np.arange(6))
+    jobs = {
+        "prior": lambda: model.resolve(counts),
+        "ports": lambda: route(few, router, counts),
+        "densities": lambda: few.log_predictive(router.stats, counts),
+    }
+    for name, job in jobs.items():
+        assert peak_memory(job) < 0.25 * n * d * 8, name
 
 
 def test_balanced_trees_are_flat():

@@ -9,20 +9,28 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bhclust import posterior
 from bhclust._coordinates import Prior
 from bhclust._kernels import grow
 from bhclust._kernels.passes import upward
-from bhclust._validation import FloatArray
+from bhclust._validation import FloatArray, IntArray
 from bhclust.agglomerate import agglomerate, score_tree
 from bhclust.mixing import DirichletProcess, Mixing
+from bhclust.randomised import comparable_evidence
 from bhclust.strategies import dissolvable, without
 from bhclust.tree import Tree
 
 # Nodes that are scored for one item while its cluster is looked for.
 MOST_SEEN = 512
 
+# Numbers of statistics that are computed at a time: those of a sparse row are dense (32 MB).
+_MOST_NUMBERS = 1 << 22
+
 # Children of one node that are compared on the way down.
 MOST_CHILDREN = 32
+
+# Up to so many clusters are put together anew when a tree is asked for.
+MOST_CLUSTERS = 2000
 
 # Other clusters that a grown cluster may move to are tried in order of promise, so many.
 _TRIED = 3
@@ -39,26 +47,76 @@ class Repairs(NamedTuple):
     collapses: int
 
 
+def rows_at_a_time(n_stats: int) -> int:
+    """Return how many rows are made into statistics together."""
+    return max(1, _MOST_NUMBERS // n_stats)
+
+
 def collapses(rose: bool, mixing: Mixing) -> bool:
     # The bound of a Dirichlet process always prefers the more resolved tree.
     return rose and not isinstance(mixing, DirichletProcess)
 
 
-def finished(
-    parent: npt.NDArray[np.int32],
-    prior: Prior,
-    stats: FloatArray,
-    weight: FloatArray,
-    names: tuple[str, ...] | None,
-    rose: bool,
-) -> Tree:
-    """Score a tree; in rose trees, nodes that only cost evidence are dissolved first."""
-    tree = score_tree(parent, prior.model, stats, prior.mixing, weight=weight, leaf_names=names)
-    if not collapses(rose, prior.mixing) or tree.n_leaves < 3:
+class Grown(NamedTuple):
+    """A tree as it has grown, and its leaves."""
+
+    parent: npt.NDArray[np.int32]
+    stats: FloatArray
+    weight: FloatArray
+    names: tuple[str, ...] | None
+
+    def scored(self, parent: npt.NDArray[np.int32], prior: Prior) -> Tree:
+        """Return the tree of these leaves with other parents."""
+        how: Any = {"weight": self.weight, "leaf_names": self.names}
+        return score_tree(parent, prior.model, self.stats, prior.mixing, **how)
+
+
+def finished(grown: Grown, prior: Prior, *, rose: bool) -> Tree:
+    """Score a tree and tidy it up.
+
+    In rose trees, nodes that only cost evidence are dissolved; then the clusters are put together
+    anew.
+    """
+    tree = grown.scored(grown.parent, prior)
+    if tree.n_leaves < 3:
         return tree
-    gone = dissolvable(tree, prior.mixing)
-    parent = without(tree.parent, gone)
-    return score_tree(parent, prior.model, stats, prior.mixing, weight=weight, leaf_names=names)
+    if collapses(rose, prior.mixing):
+        tree = grown.scored(without(tree.parent, dissolvable(tree, prior.mixing)), prior)
+    clusters = posterior.cluster_nodes(tree, posterior.cut(tree))
+    if not 3 <= len(clusters) <= MOST_CLUSTERS:
+        return tree
+    other = grown.scored(_put_together(tree, clusters, prior, rose=rose), prior)
+    known = comparable_evidence(tree, prior.mixing)
+    # Equal but for rounding counts: the search has reasons that the evidence hardly shows.
+    least = known - 1e-9 * max(1.0, abs(known))
+    return other if comparable_evidence(other, prior.mixing) >= least else tree
+
+
+def _put_together(
+    tree: Tree, clusters: IntArray, prior: Prior, *, rose: bool
+) -> npt.NDArray[np.int32]:
+    """Return the parents of a tree whose clusters are the leaves of a greedy search.
+
+    Where clusters are far apart, how they hang together hardly counts in the evidence: one more
+    child of the root is worth as much as a node of two children. Then items that come one by one
+    leave related clusters far from each other, while the search, which goes by the likelihood
+    ratios of pairs, puts them together first.
+    """
+    assert tree.stats is not None
+    stats = np.ascontiguousarray(tree.stats[clusters])
+    how: Any = {"rose": rose, "weight": tree.weight[clusters]}
+    top = agglomerate(prior.model, stats, prior.mixing, **how).tree
+    inside = np.zeros(tree.n_nodes, dtype=np.bool_)
+    inside[clusters] = True
+    for node in range(tree.n_nodes - 2, -1, -1):
+        inside[node] |= inside[tree.parent[node]]
+    kept = np.flatnonzero(inside)
+    number = np.full(tree.n_nodes + 1, -1, dtype=np.int32)
+    number[kept] = np.arange(len(kept))
+    of_top = np.append(number[clusters], len(kept) + np.arange(top.n_nodes - len(clusters)))
+    parent = np.append(number[tree.parent[kept]], np.full(top.n_nodes - len(clusters), -1))
+    parent[of_top] = np.append(of_top, -1)[top.parent]
+    return parent.astype(np.int32)
 
 
 def resolved(tree: Tree, prior: Prior) -> Tree:
@@ -148,20 +206,25 @@ class GrowingTree:
 
     def insert(self, X: Any) -> None:
         """Insert encoded rows, in their order."""
-        for item in self.model.suffstats(X):
-            self._insert(item[None])
+        n = rows_at_a_time(self.model.suffstats(X[:1]).size)
+        for start in range(0, X.shape[0], n):
+            for item in self.model.suffstats(X[start : start + n]):
+                self._insert(item[None])
         self._names = None
 
     def tree(self) -> Tree:
-        """Return the tree with all node quantities computed anew."""
+        """Return the tree, tidied up, with all node quantities computed anew."""
+        return finished(self.grown(), self._prior, rose=self._rose)
+
+    def grown(self) -> Grown:
+        """Return the tree as it is."""
         order = list(self._postorder())
         inner = [node for node in order if self._children[node]]
         number = {node: place for place, node in enumerate(self._leaves + inner)}
         parent = [number.get(self._parent[node], -1) for node in self._leaves + inner]
         stats = np.concatenate([self._stats[leaf] for leaf in self._leaves])
         weight = np.array([self._weight[leaf] for leaf in self._leaves])
-        above = np.array(parent, dtype=np.int32)
-        return finished(above, self._prior, stats, weight, self._names, self._rose)
+        return Grown(np.array(parent, dtype=np.int32), stats, weight, self._names)
 
     def _load(self, tree: Tree) -> None:
         assert tree.stats is not None

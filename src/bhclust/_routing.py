@@ -225,7 +225,8 @@ def route(model: ClusterModel, router: Router, X: Any) -> npt.NDArray[np.int32]:
     """
     n = X.shape[0]
     out = np.empty(n, dtype=np.int32)
-    block = max(1, _BLOCK_NUMBERS // len(router.log_weight))
+    # A model may make sparse rows dense: no more of them at a time than that.
+    block = max(1, _BLOCK_NUMBERS // max(len(router.log_weight), X.shape[1]))
     for start in range(0, n, block):
         scores = port_scores(model, router, X[start : start + block])
         out[start : start + block] = np.argmax(np.floor(scores / _GRID + 0.5), axis=1)

@@ -555,7 +555,8 @@ def learn_on_sample(
     if not names:
         info = LearningInfo((), (), "nothing to learn", 0)
         return _OnSample(prior, {}, np.zeros(0), info)
-    n = min(len(items), plan.learn_rows)
+    n_stats = items.take(np.zeros(1, dtype=np.intp)).stats(prior.model).size
+    n = min(len(items), Sizes(plan.learn_rows, 1).within(n_stats).sample)
     say(f"learning on a sample of {n} of {len(items)} rows")
     rows = np.sort(rng.choice(len(items), n, replace=False))
     builder = Builder(items.take(rows).leaves(prior.model), "best", rose=rose, engine=plan.engine)

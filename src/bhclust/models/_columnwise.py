@@ -194,6 +194,21 @@ def take_apart(table: Any) -> Parts:
     return Parts(filled, missing)
 
 
+def squares_about(mean: FloatArray, values: Any, holes: Any, times: FloatArray) -> FloatArray:
+    """Return the sum of squared distances of each column's observed entries from its mean."""
+    if isinstance(values, np.ndarray):
+        return np.asarray(times @ np.square(np.where(holes > 0, 0.0, values - mean)))
+    # Entries that are not stored are zeros; holes are stored, as zeros that do not count.
+    stored = values.tocsr(copy=True)
+    stored.data = np.square(stored.data - mean[stored.indices])
+    ones = scipy.sparse.csr_array(
+        (np.ones(values.nnz), values.indices, values.indptr), values.shape
+    )
+    at_holes = times @ holes
+    not_stored = times.sum() - times @ ones
+    return np.asarray(times @ stored + np.square(mean) * (not_stored - at_holes))
+
+
 class Moments(NamedTuple):
     """Mean and a positive variance of the observed entries of each column."""
 

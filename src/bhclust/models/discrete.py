@@ -29,6 +29,7 @@ from bhclust.models._columnwise import (
     log_rising_slope,
     pair_blocks,
     ratio,
+    squares_about,
     take_apart,
 )
 from bhclust.models.base import (
@@ -526,14 +527,12 @@ class Poisson(ColumnwiseModel):
     def resolve(self, X: Any, weight: npt.ArrayLike | None = None) -> Self:
         """Fill the gamma priors from the column moments."""
         table, times = self._weighted_rows(X, weight)
-        values = dense(table)
+        values, holes = take_apart(table)
         d = values.shape[1]
-        observed = ~np.isnan(values)
-        count = times @ observed
+        count = times.sum() - times @ holes
         # Half a count more keeps the rate of an empty column positive.
-        mean = (times @ np.where(observed, values, 0.0) + 0.5) / (count + 1)
-        deviations = np.where(observed, values - mean, 0.0)
-        variance = times @ np.square(deviations) / np.maximum(count - 1, 1)
+        mean = (times @ values + 0.5) / (count + 1)
+        variance = squares_about(mean, values, holes, times) / np.maximum(count - 1, 1)
         lowest, highest = _SHAPE_RANGE
         excess = np.clip(variance - mean, mean**2 / highest, mean**2 / lowest)
         shape = np.where(count > 1, mean**2 / excess, 1.0)
@@ -561,18 +560,26 @@ class Poisson(ColumnwiseModel):
 
     def log_predictive(self, stats: FloatArray, X: Any) -> FloatArray:
         """Return ``log f(x | D)``, a negative binomial for each feature."""
-        table = dense(self._table(X))
-        observed = ~np.isnan(table)
-        counts = np.where(observed, table, 0.0)
+        counts, holes = take_apart(self._table(X))
         shape, rate = self._posterior(stats)
         # What is linear in the counts is a matrix product; missing entries are counts of zero
         # without the term of the zero.
-        out = observed @ (-shape * np.log1p(1 / rate)).T - counts @ np.log1p(rate).T
-        out -= gammaln(counts + 1).sum(axis=1)[:, None]
-        for rows, clusters in pair_blocks(len(table), len(stats), table.shape[1]):
-            terms = log_rising(shape[None, clusters], counts[rows, None])
-            out[rows, clusters] += terms.sum(axis=2)
-        return np.asarray(out)
+        log_zero = -shape * np.log1p(1 / rate)
+        out = np.asarray(log_zero.sum(axis=1) - holes @ log_zero.T - counts @ np.log1p(rate).T)
+        if isinstance(counts, np.ndarray):
+            out -= gammaln(counts + 1).sum(axis=1)[:, None]
+            for rows, clusters in pair_blocks(len(counts), len(stats), counts.shape[1]):
+                terms = log_rising(shape[None, clusters], counts[rows, None])
+                out[rows, clusters] += terms.sum(axis=2)
+            return out
+        # Only entries that are stored have terms, and a matrix of ones adds them up by row.
+        by_row = (np.ones(counts.nnz), np.arange(counts.nnz), counts.indptr)
+        add = scipy.sparse.csr_array(by_row, shape=(counts.shape[0], counts.nnz))
+        out -= np.asarray(add @ gammaln(counts.data + 1))[:, None]
+        for _, clusters in pair_blocks(1, len(stats), counts.nnz):
+            start = shape[clusters][:, counts.indices]
+            out[:, clusters] += add @ log_rising(start, counts.data).T
+        return out
 
     def sample(self, stats: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
         """Draw n independent items from the posterior predictive of one cluster."""
