@@ -14,6 +14,7 @@ from pathlib import Path
 
 SCRIPTS = (
     "bhc_table_1",
+    "bhc_table_1_readings",
     "bhc_figure_4",
     "bhc_figure_5",
     "bhc_figure_6",

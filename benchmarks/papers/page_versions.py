@@ -1,0 +1,67 @@
+"""The page's last part: which version of the library each result is of."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from page_parts import paragraph, table
+from runner import RESULTS
+
+
+def versions_of(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the versions of a result; a result made in one go names one."""
+    noted = found.get("versions") or []
+    return noted if isinstance(noted, list) else [noted]
+
+
+def checks() -> dict[str, Any]:
+    """Return what was computed again with a later version, by result."""
+    path = RESULTS / "checks.json"
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+def checked(part: dict[str, Any]) -> str:
+    """Return in words how a later version compares."""
+    version = part["versions"]["source"]
+    if part["same"] == part["checked"]:
+        return f"{part['checked']} of {part['of']} units again with {version}: the same"
+    return (
+        f"{part['checked']} of {part['of']} units again with {version}: {part['same']} the same, "
+        f"the largest relative difference {part['largest relative difference']:.1e}"
+    )
+
+
+def version_part(results: dict[str, dict[str, Any]]) -> str:
+    """Return the versions of all results as a table, and what was checked with a later one."""
+    rows: list[list[str]] = []
+    packages: set[str] = set()
+    noted = checks()
+    for name, found in results.items():
+        for k, version in enumerate(versions_of(found)):
+            others = {key: version[key] for key in version if key not in ("source", "units")}
+            packages.add(", ".join(f"{key} {value}" for key, value in others.items()))
+            stale = name in noted and noted[name]["versions"]["source"] != version.get("source")
+            rows.append(
+                [
+                    f"`{name}`" if k == 0 else "",
+                    version.get("source", "not noted"),
+                    str(version.get("units", "all")),
+                    checked(noted[name]) if stale else "",
+                ]
+            )
+        if not versions_of(found):
+            rows.append([f"`{name}`", "not noted", "all", ""])
+    lines = "\n".join(f"* {text}" for text in sorted(packages))
+    return "\n".join(
+        [
+            "## Versions\n",
+            paragraph(
+                "Which source of the library each result was computed with (the first digits of "
+                "a hash over its Python files), and what came out where units of an older one "
+                "were computed again (`--check`; the same means to nine digits, times aside)."
+            ),
+            table(["result", "source", "units", "checked"], rows),
+            f"The packages:\n\n{lines}\n",
+        ]
+    )
