@@ -31,6 +31,7 @@ import numpy as np
 from runner import Record, Unit, study
 from samples import has_data
 from scipy.cluster.hierarchy import cut_tree, linkage
+from scipy.special import gammaln
 from sklearn.metrics import adjusted_rand_score
 from tables import HUGE, LARGE, STAND_INS, TABLES, tables
 
@@ -87,6 +88,33 @@ def first_rows(X: Any, count: int) -> Any:
     return X[:count]
 
 
+def log_joint(model: Any, stats: np.ndarray, labels: np.ndarray, alpha: float) -> float:
+    """Return log p(partition) + log f of its clusters, up to a constant of the table."""
+    total = 0.0
+    for label in np.unique(labels):
+        part = stats[labels == label]
+        total += np.log(alpha) + gammaln(len(part))
+        while len(part) > 1:
+            half = len(part) // 2
+            merged = model.merge(part[:half], part[half : 2 * half])
+            part = np.concatenate([merged, part[2 * half :]])
+        total += float(model.log_marginal(part)[0])
+    return float(total)
+
+
+def preference(fitted: Any, X: Any, y: np.ndarray) -> Record:
+    """Return by how many nats the model prefers its clusters to the classes, if it has them.
+
+    Where that is positive the model does not fit the classes, and no search is to blame.
+    """
+    stats = fitted.model_.suffstats(read_table(X).values)
+    parts = [
+        log_joint(fitted.model_, stats, labels, fitted.mixing_.alpha)
+        for labels in (fitted.labels_, np.unique(y, return_inverse=True)[1])
+    ]
+    return {"clusters over classes, nats": parts[0] - parts[1]}
+
+
 def ours(method: str, X: Any, y: np.ndarray) -> Record:
     n_classes = len(np.unique(y))
     with contextlib.suppress(Exception):  # so that compiled kernels are loaded before timing
@@ -97,12 +125,19 @@ def ours(method: str, X: Any, y: np.ndarray) -> Record:
     at_classes = None
     with contextlib.suppress(BhclustError):  # a rose tree may have no cut into so many
         at_classes = adjusted_rand_score(y, fitted.cut(n_clusters=n_classes))
+    preferred: Record = {}
+    if method == "BHC":
+        with contextlib.suppress(MemoryError):
+            preferred = preference(fitted, X, y)
     return {
         "seconds": seconds,
+        **preferred,
         **purities(fitted.tree_, y),
         "ari": adjusted_rand_score(y, fitted.labels_),
         "clusters": fitted.n_clusters_,
         "ari at the number of classes": at_classes,
+        "internal nodes": fitted.tree_.n_nodes - fitted.tree_.n_leaves,
+        "children of the root": len(fitted.tree_.children(fitted.tree_.n_nodes - 1)),
         "model": type(getattr(fitted, "model_", getattr(fitted, "process_", None))).__name__,
     }
 
@@ -220,7 +255,8 @@ def finish(records: list[Record], options: argparse.Namespace) -> Record:
     for name, row in table.items():
         cells = {m: round(row[m]["purity"], 3) for m in METHODS if "purity" in row.get(m, {})}
         print(name, cells)
-    return {"table": table, "time_limit": TIME_LIMIT, "stand_in": not has_data()}
+    limits = {"time_limit": TIME_LIMIT, "memory_limit": MEMORY_LIMIT // 2**30}
+    return {"table": table, **limits, "stand_in": not has_data()}
 
 
 if __name__ == "__main__":

@@ -255,7 +255,9 @@ def main() -> None:
     content |= withheld_entries(V, options)
     if not options.quick:
         draw_restored(content["restored"], options.out / "coalescent_wals_restored.png")
-    write(options, "coalescent_wals", {**content, "seconds": timer()}, report(content))
+    records = content.pop("records")
+    text = report(content)
+    write(options, "coalescent_wals", {**content, "seconds": timer()}, text, records)
 
 
 def withheld_entries(V: np.ndarray, options: argparse.Namespace) -> dict:
@@ -272,7 +274,8 @@ def withheld_entries(V: np.ndarray, options: argparse.Namespace) -> dict:
         for share in (SHARES[:1] if options.quick else SHARES)
     ]
     restored: dict = {}
-    for record in compute_all("coalescent_wals", units, one, options):
+    records = compute_all("coalescent_wals", units, one, options)
+    for record in records:
         share = record["unit"]["share"]
         part = densest(V, share)
         sizes = {"languages": len(part), "features": part.shape[1]}
@@ -281,7 +284,7 @@ def withheld_entries(V: np.ndarray, options: argparse.Namespace) -> dict:
         for name, value in record["result"].items():
             found["accuracy"].setdefault(name, []).append(value)
     fewest = min(len(next(iter(part["accuracy"].values()))) for part in restored.values())
-    return {"restored": restored, "repeats": fewest}
+    return {"restored": restored, "repeats": fewest, "records": records}
 
 
 def report(content: dict) -> str:

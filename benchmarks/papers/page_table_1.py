@@ -151,9 +151,9 @@ def reading_notes(found: dict[str, Any]) -> str:
 WHY = {
     "Newsgroups": "The paper's articles, stop list and line search for the prior are not given; "
     "its values for BHC and average linkage are those of another draw, as far as can be seen.",
-    "Spambase": "Those trees have 40 or 32 e-mails instead of 160. The coalescent paper has average "
-    "linkage at 0.616 with 100 e-mails of each class, where ours is, and not at the 0.668 of this "
-    "table. How ties are broken changes the means by 0.02 at most.",
+    "Spambase": "Those trees have 40 or 32 e-mails instead of 160. The coalescent paper has "
+    "average linkage at 0.616 with 100 e-mails of each class, where ours is, and not at the 0.668 "
+    "of this table. How ties are broken changes the means by 0.02 at most.",
     "3Digits": "The paper says 20 images of each digit, which are 60 rows; the rose-tree paper "
     "and the file of the three digits have 120, which the table above uses.",
     "10Digits": "A little more ink raises all four values towards the paper's: its grey levels "
