@@ -160,8 +160,9 @@ def rose_note(found: dict[str, Any]) -> str:
         f"finds {ratio:.1f} times as many clusters as there are classes (median), and where it "
         "sees no reason for one order of joining them over another it joins them at one node: "
         f"{flat} of {len(wide)} roots have more than two children, the widest has "
-        f"{max(wide, default=0)}. That says honestly what the data do not decide, and purity punishes it: two leaves of a "
-        "class in different clusters then meet at a node that holds all classes."
+        f"{max(wide, default=0)}. That says honestly what the data do not decide, and purity "
+        "punishes it: two leaves of a class in different clusters then meet at a node that holds "
+        "all classes."
     )
 
 
