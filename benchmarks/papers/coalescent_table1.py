@@ -119,8 +119,8 @@ def main() -> None:
         "simpler one has an isotropic covariance (MNIST) or learns nothing (Spambase).\n\n"
         + table(["data", "score", *METHODS, "paper: average / BHC / Rate1"], rows)
         + "\nWhat differs from the paper: MNIST comes from the 10,000 test images, and the "
-        "numbers of images and dimensions are lost in the text at hand, so 20, 20 and the "
-        "scale are a guess (seven settings of covariance and learning were looked at on 6 draws first); "
+        "numbers of images and dimensions are lost in the text at hand, so 20, 20 and the scale "
+        "are a guess (seven settings of covariance and learning were looked at on 6 draws first); "
         "BHC is this library's with its default priors (the paper does not give its own); average "
         "linkage is on Euclidean distances; leave-one-out predicts a leaf by the commonest class "
         "of the other leaves below its parent.\n"
