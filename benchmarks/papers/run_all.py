@@ -21,6 +21,7 @@ SCRIPTS = (
     "yang_qin",
     "rose_figure_1_1",
     "rose_tables",
+    "rose_tables_readings",
     "rose_figure_1_6",
     "rose_figure_1_7",
     "rose_figure_1_8",
