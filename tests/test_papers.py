@@ -284,7 +284,8 @@ def test_turned_rows_keep_their_distances():
     found = beyond.turned(X)
     assert found.shape == (7, 7)
     assert pdist(found) == pytest.approx(pdist(X))
-    assert beyond.turned(X.T) is not None
+    twice = np.vstack([X, X[:3], 0 * X[:1]])
+    assert pdist(beyond.turned(twice)) == pytest.approx(pdist(twice), abs=1e-6)
     assert beyond.turned(X.T).shape == (30, 7)
 
 
