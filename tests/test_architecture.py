@@ -50,6 +50,7 @@ ORDER = (
     "strategies",
     "learn",
     "randomised",
+    "_whole_numbers",
     "_growing_any",
     "growing",
     "metrics",

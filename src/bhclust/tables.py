@@ -93,7 +93,7 @@ class Schema:
         """
         if isinstance(X, Table):
             validation.check_feature_count(len(X.columns), len(self.columns), owner=owner)
-            if X.columns != self.columns:
+            if not _reads_alike(X.columns, self.columns):
                 raise BhclustError(
                     "the Table was read with other names, kinds or categories of columns than "
                     "those that were fitted: pass what it was read from."
@@ -172,11 +172,14 @@ class Table:
         What the columns are called and mean.
     row_names : tuple of str or None
         The labels of a pandas index that is not simply 0, 1, 2, …
+    inferred : tuple of bool
+        Which columns' kinds were inferred rather than declared; empty where all stand.
     """
 
     values: FloatArray | sparse.csr_array
     schema: Schema
     row_names: tuple[str, ...] | None = None
+    inferred: tuple[bool, ...] = ()
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -252,7 +255,7 @@ def read_table(X: Any, *, kinds: KindSpec = None, default: Kind | None = None) -
     )
     families = tuple(raw.family for raw in source.data)
     schema = Schema(records, families, source.container)
-    return Table(_encode(source, records), schema, source.row_names)
+    return Table(_encode(source, records), schema, source.row_names, _inferred(chosen))
 
 
 class NamedColumns(Mapping[str, Any]):
@@ -470,8 +473,13 @@ def _check_sparse_values(matrix: sparse.csr_array, kind: Kind, names: Sequence[s
     columns_of.check_values(column, kind, [name])
 
 
+def _inferred(chosen: list[Kind | None]) -> tuple[bool, ...]:
+    return tuple(kind is None for kind in chosen)
+
+
 def _array_table(source: _Source, array: npt.NDArray[Any], chosen: list[Kind | None]) -> Table:
     """Type the columns of a numeric matrix, all of them at once."""
+    inferred = _inferred(chosen)
     family: Family = columns_of.raw_numbers("", array[:1, 0]).family
     if None in chosen:
         chosen = [
@@ -486,7 +494,7 @@ def _array_table(source: _Source, array: npt.NDArray[Any], chosen: list[Kind | N
         else:
             records.append(Column(name, kind))
     schema = Schema(tuple(records), (family,) * len(records), source.container)
-    return Table(_encode(source, schema.columns), schema)
+    return Table(_encode(source, schema.columns), schema, inferred=inferred)
 
 
 def _matrix_kinds(array: npt.NDArray[Any]) -> list[Kind]:
@@ -532,6 +540,14 @@ def _encode(source: _Source, records: Sequence[Column]) -> FloatArray:
         raw = columns_of.raw_numbers(records[j].name, array[:, j])
         values[:, j] = columns_of.encode(raw, records[j])
     return values
+
+
+def _reads_alike(columns: Sequence[Column], fitted: Sequence[Column]) -> bool:
+    """Whether the values mean the same; a count is a number to whom all numbers are real."""
+    return len(columns) == len(fitted) and all(
+        given == known or (given.kind == "count" and given._replace(kind="real") == known)
+        for given, known in zip(columns, fitted, strict=True)
+    )
 
 
 def _all_numbers(categories: Sequence[Any]) -> bool:

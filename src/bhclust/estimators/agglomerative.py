@@ -25,6 +25,7 @@ from bhclust._validation import (
     check_learn,
     check_sample_weight,
 )
+from bhclust._whole_numbers import settle_whole_numbers
 from bhclust.agglomerate import EngineName, score_tree
 from bhclust.estimators._view import ViewMixin
 from bhclust.estimators.growth import GrowingMixin
@@ -95,6 +96,7 @@ class _TreeClustering(GrowingMixin, ViewMixin, ClusterMixin, BaseEstimator):  # 
         mixing, plan = self._make_mixing(), self._make_plan()
         table = self._read(X)
         weight = check_sample_weight(sample_weight, table.shape[0])
+        table = self._settled(table, weight)
         rows = np.flatnonzero(weight > 0)
         names = table.row_names
         model = self._make_model(table, weight).for_columns(table.columns)
@@ -336,6 +338,12 @@ class _TreeClustering(GrowingMixin, ViewMixin, ClusterMixin, BaseEstimator):  # 
             )
         return read_table(X, kinds=model.column_kinds)
 
+    def _settled(self, table: Table, weight: FloatArray) -> Table:
+        """Return the table with the kinds of columns that ``model="auto"`` goes by."""
+        if isinstance(self.model, str) and self.model == "auto":
+            return settle_whole_numbers(table, weight)
+        return table
+
     def _check_columns(self, X: Any, *, reset: bool) -> None:
         """Take over, or compare, number and names of the columns as scikit-learn does."""
         if isinstance(X, Mapping):  # columns by name; the schema compares them
@@ -448,7 +456,8 @@ class BayesianHierarchicalClustering(_TreeClustering):
     Parameters
     ----------
     model : {"auto", "bernoulli", "categorical", ...} or ClusterModel
-        What a cluster is; ``"auto"`` chooses by the kinds of the columns.
+        What a cluster is; ``"auto"`` chooses by the kinds of the columns, and by the data whether
+        whole numbers are counts or measurements (``schema_.kinds`` says which).
     mixing : {"dirichlet_process", "constant"}
         Prior weight of "one cluster": a Dirichlet process, or `gamma` at every node.
     alpha : float
