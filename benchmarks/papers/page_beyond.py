@@ -133,8 +133,8 @@ def losses(found: dict[str, Any]) -> str:
         "**Where BHC is not first.** The column nats is by how much the model that was chosen "
         "prefers its own flat clusters to the classes, by log p(partition) + log f of its parts. "
         f"It is positive on {blamed} of these {len(rows)} sets: there the classes are not what the "
-        "model takes for clusters, and a better search would not help; the remedy is another "
-        "model, or a transformation. "
+        "model takes for clusters, and a search for more probable partitions would not find them; "
+        "the remedy is another model, or a transformation. "
     )
     if searched:
         text += (
@@ -176,8 +176,8 @@ def rate_note(found: dict[str, Any]) -> str:
     )
     if slow:
         text += (
-            f" It learns its process by several passes over the tree; on {', '.join(slow)} it did "
-            "not end within the limit."
+            f" On {', '.join(slow)} it did not end within the limit. For categories the time "
+            "of a join has no formula and is found by iteration, for every pair that is looked at."
         )
     return paragraph(text)
 
