@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 import numpy as np
 from coalescent_common import (
+    RESULTS,
     Timer,
     arguments,
     average_linkage,
@@ -18,6 +20,7 @@ from coalescent_common import (
 )
 from drawing import PALETTE
 from runner import compute_all, pyplot
+from runner import versions as versions_now
 
 from bhclust import BayesianHierarchicalClustering
 from bhclust.coalescent import Mutation
@@ -275,6 +278,14 @@ def withheld_entries(V: np.ndarray, options: argparse.Namespace) -> dict:
     ]
     restored: dict = {}
     records = compute_all("coalescent_wals", units, one, options)
+    if not records:  # --done before any draw: the trees anew, the rest as it was
+        old = json.loads((RESULTS / "coalescent_wals.json").read_text("utf-8"))
+        noted = old["versions"] if isinstance(old["versions"], list) else [old["versions"]]
+        versions = [
+            {"versions": {**versions_now(), "part": "trees"}},
+            *({"versions": {**v, "part": "withheld entries"}} for v in noted[-1:]),
+        ]
+        return {"restored": old["restored"], "repeats": old["repeats"], "records": versions}
     for record in records:
         share = record["unit"]["share"]
         part = densest(V, share)

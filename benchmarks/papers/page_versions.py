@@ -39,14 +39,16 @@ def version_part(results: dict[str, dict[str, Any]]) -> str:
     noted = checks()
     for name, found in results.items():
         for k, version in enumerate(versions_of(found)):
-            others = {key: version[key] for key in version if key not in ("source", "units")}
+            others = {
+                key: version[key] for key in version if key not in ("source", "units", "part")
+            }
             packages.add(", ".join(f"{key} {value}" for key, value in others.items()))
             stale = name in noted and noted[name]["versions"]["source"] != version.get("source")
             rows.append(
                 [
                     f"`{name}`" if k == 0 else "",
                     version.get("source", "not noted"),
-                    str(version.get("units", "all")),
+                    str(version.get("part", version.get("units", "all"))),
                     checked(noted[name]) if stale else "",
                 ]
             )
