@@ -190,8 +190,9 @@ def coalescent_wals(found: dict[str, Any]) -> str:
             "hand; here "
             "are the 142 features of the same edition with all their values, so no number is "
             "comparable, only orders are. *Figure 3(a)*: in the Indo-European tree "
-            f"{clades(found['indo_european']['newick'])} The paper's tells Germanic and Romance "
-            "apart, with a few errors in Iranian and Greek. *Scores*: the paper says that Greedy-Rate1 outperforms the other trees; "
+            f"{clades(found['indo_european']['newick'])} The paper's "
+            "tells Germanic and Romance apart, with a few errors in Iranian and Greek. *Scores*: "
+            "the paper says that Greedy-Rate1 outperforms the other trees; "
             f"here it does in {rate1_wins(found['language_scores'])} cases on the 400 best known "
             f"languages, and in {rate1_wins(found['indo_european'])} on the 45 Indo-European ones."
         ),
