@@ -114,7 +114,7 @@ def test_stale_units_are_computed_anew_and_a_killed_run_goes_on_there_too(runner
     runner.compute_all("stale", units, pytest.fail, stale)
 
 
-@pytest.mark.parametrize(("later", "same", "gap"), [(1.0, 2, 0.0), (1.25, 0, 0.2)])
+@pytest.mark.parametrize(("later", "same", "gap"), [(1.0, True, 0.0), (1.25, False, 0.2)])
 def test_older_units_are_checked_against_the_present_version(
     runner, monkeypatch, tmp_path, later, same, gap
 ):
@@ -126,8 +126,13 @@ def test_older_units_are_checked_against_the_present_version(
     records = runner.compute_all("old", units, lambda unit: {"a": [later], "seconds": 7}, check)
     assert [record["result"]["a"] for record in records] == [[1.0]] * 5  # nothing is replaced
     noted = json.loads((tmp_path / "checks.json").read_text("utf-8"))["old"]
-    assert (noted["checked"], noted["of"], noted["same"]) == (2, 5, same)
-    assert noted["largest relative difference"] == pytest.approx(gap)
+    assert noted["versions"] == {"source": "later"}
+    assert list(noted["units"].values()) == pytest.approx([gap, gap])
+    assert [json.loads(key)["draw"] for key in noted["units"]] == [0, 4]
+    import page_versions
+
+    text = page_versions.checked(noted)
+    assert ("2 units again with later: the same" in text) == same
 
 
 def test_results_differ_where_their_shape_does(runner):

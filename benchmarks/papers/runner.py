@@ -229,21 +229,17 @@ def check_units(
     chosen = [older[k] for k in np.linspace(0, len(older) - 1, options.check).round().astype(int)]
     chosen = list({key_of(record["unit"]): record for record in chosen}.values())
     bar = Bar(f"{name}, checked", len(chosen))
-    gaps = []
+    gaps: dict[str, float] = {}
     for record in chosen:
         anew = json.loads(json.dumps(compute(record["unit"]), default=_plain))
-        gaps.append(largest_difference(record["result"], anew))
+        gaps[key_of(record["unit"])] = largest_difference(record["result"], anew)
         bar.step()
     path = RESULTS / "checks.json"
     found = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    found[name] = {
-        "checked": len(chosen),
-        "of": len(older),
-        "same": sum(gap <= 1e-9 for gap in gaps),
-        "largest relative difference": max(gaps),
-        "versions": versions(),
-    }
-    print(f"{name}: {found[name]}", file=sys.stderr)
+    if name not in found or found[name]["versions"] != versions():
+        found[name] = {"versions": versions(), "units": {}}
+    found[name]["units"] |= gaps  # a script may have several sets of units
+    print(f"{name}: {gaps}", file=sys.stderr)
     write_json(path, dict(sorted(found.items())))
 
 
