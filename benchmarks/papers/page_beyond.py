@@ -51,7 +51,17 @@ def mean_ranks(found: dict[str, Any], score: str, methods: tuple[str, ...]) -> s
         ["mean rank", *(f"{v:.1f}" for v in ranks.mean(axis=0))],
         ["first", *(str(v) for v in firsts)],
     ]
-    return table([f"{len(kept)} sets", *(SHORT.get(m, m) for m in methods)], rows)
+    gap = float((values.max(axis=1) - values[:, values.mean(axis=0).argmax()]).max())
+    order = [methods[k] for k in np.argsort(-values.mean(axis=0), kind="stable")]
+    means = dict(zip(methods, values.mean(axis=0), strict=True))
+    text = (
+        "By mean over the sets where all of these ended the order is "
+        + ", ".join(f"{SHORT.get(m, m)} {means[m]:.3f}" for m in order)
+        + f". The largest gap of the first to the best of a set is {gap:.3f}."
+    )
+    return table([f"{len(kept)} sets", *(SHORT.get(m, m) for m in methods)], rows) + (
+        "\n" + paragraph(text)
+    )
 
 
 def standing(found: dict[str, Any], score: str, method: str) -> tuple[list[str], list[str]]:
@@ -184,12 +194,16 @@ def rate_note(found: dict[str, Any]) -> str:
 
 def blanks(found: dict[str, Any]) -> str:
     """Return a sentence if fits are missing."""
-    blank = sum(m not in row for row in found.values() for m in METHODS)
+    missing = {m: [n for n, row in found.items() if m not in row] for m in METHODS}
+    blank = sum(map(len, missing.values()))
     if not blank:
         return ""
+    named = "; ".join(
+        f"{SHORT.get(m, m)} on {', '.join(names)}" for m, names in missing.items() if names
+    )
     return paragraph(
         f"{blank} fits were not run yet (empty cells; `benchmarks/papers/beyond.py` goes on with "
-        "them)."
+        f"them): {named}."
     )
 
 

@@ -46,7 +46,7 @@ def version_part(results: dict[str, dict[str, Any]]) -> str:
             others = {
                 key: version[key] for key in version if key not in ("source", "units", "part")
             }
-            packages.add(", ".join(f"{key} {value}" for key, value in others.items()))
+            packages.add(", ".join(f"{key} {others[key]}" for key in sorted(others)))
             stale = name in noted and noted[name]["versions"]["source"] != version.get("source")
             rows.append(
                 [
