@@ -57,7 +57,7 @@ def mean_ranks(found: dict[str, Any], score: str, methods: tuple[str, ...]) -> s
     text = (
         "By mean over the sets where all of these ended the order is "
         + ", ".join(f"{SHORT.get(m, m)} {means[m]:.3f}" for m in order)
-        + f". The largest gap of the first to the best of a set is {gap:.3f}."
+        + f". On one set or another even the first of them is {gap:.3f} below the best."
     )
     return table([f"{len(kept)} sets", *(SHORT.get(m, m) for m in methods)], rows) + (
         "\n" + paragraph(text)
