@@ -118,6 +118,8 @@ def test_stale_units_are_computed_anew_and_a_killed_run_goes_on_there_too(runner
 def test_older_units_are_checked_against_the_present_version(
     runner, monkeypatch, tmp_path, later, same, gap
 ):
+    import page_versions  # before its folder is another one
+
     units = [{"draw": k} for k in range(5)]
     monkeypatch.setattr(runner, "RESULTS", tmp_path)
     runner.compute_all("old", units, lambda unit: {"a": [1.0], "seconds": 1}, options_of(runner))
@@ -129,8 +131,6 @@ def test_older_units_are_checked_against_the_present_version(
     assert noted["versions"] == {"source": "later"}
     assert list(noted["units"].values()) == pytest.approx([gap, gap])
     assert [json.loads(key)["draw"] for key in noted["units"]] == [0, 4]
-    import page_versions
-
     text = page_versions.checked(noted)
     assert ("2 units again with later: the same" in text) == same
 
