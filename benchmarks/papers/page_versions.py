@@ -66,7 +66,8 @@ def version_part(results: dict[str, dict[str, Any]]) -> str:
                 "Which source of the library each result was computed with (the first digits of "
                 "a hash over its Python files), and what came out where units of an older one "
                 "were computed again (`--check`; the same means to nine digits, times aside). "
-                "What is not noted was run before results noted their source. In `beyond` older units "
+                "What is not noted was run before results noted their source. In `beyond` older "
+                "units "
                 "are of methods of other packages, which see the library only as encoding and "
                 "purity, and of Rate1; BHC and BRT are all of the newest source named."
             ),
