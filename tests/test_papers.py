@@ -92,6 +92,56 @@ def test_results_of_another_version_are_named(runner, monkeypatch, capsys):
     assert "1 of 1 units are of another version" in capsys.readouterr().err
 
 
+def test_stale_units_are_computed_anew_and_a_killed_run_goes_on_there_too(runner, monkeypatch):
+    units = [{"draw": k} for k in range(3)]
+    runner.compute_all("stale", units, lambda unit: {"value": 1}, options_of(runner))
+    monkeypatch.setattr(runner, "versions", lambda: {"source": "later"})
+    asked = []
+
+    def compute(unit):
+        if len(asked) == 1:
+            asked.append("killed")
+            raise KeyboardInterrupt
+        asked.append(unit["draw"])
+        return {"value": 2}
+
+    stale = options_of(runner, "--stale")
+    with pytest.raises(KeyboardInterrupt):
+        runner.compute_all("stale", units, compute, stale)
+    records = runner.compute_all("stale", units, compute, stale)
+    assert asked == [0, "killed", 1, 2]
+    assert [record["result"]["value"] for record in records] == [2, 2, 2]
+    runner.compute_all("stale", units, pytest.fail, stale)
+
+
+@pytest.mark.parametrize(("later", "same", "gap"), [(1.0, True, 0.0), (1.25, False, 0.2)])
+def test_older_units_are_checked_against_the_present_version(
+    runner, monkeypatch, tmp_path, later, same, gap
+):
+    import page_versions  # before its folder is another one
+
+    units = [{"draw": k} for k in range(5)]
+    monkeypatch.setattr(runner, "RESULTS", tmp_path)
+    runner.compute_all("old", units, lambda unit: {"a": [1.0], "seconds": 1}, options_of(runner))
+    monkeypatch.setattr(runner, "versions", lambda: {"source": "later"})
+    check = options_of(runner, "--check", "2")
+    records = runner.compute_all("old", units, lambda unit: {"a": [later], "seconds": 7}, check)
+    assert [record["result"]["a"] for record in records] == [[1.0]] * 5  # nothing is replaced
+    noted = json.loads((tmp_path / "checks.json").read_text("utf-8"))["old"]
+    assert noted["versions"] == {"source": "later"}
+    assert list(noted["units"].values()) == pytest.approx([gap, gap])
+    assert [json.loads(key)["draw"] for key in noted["units"]] == [0, 4]
+    text = page_versions.checked(noted)
+    assert ("2 units again with later: the same" in text) == same
+
+
+def test_results_differ_where_their_shape_does(runner):
+    assert runner.largest_difference({"a": 1}, {"b": 1}) == np.inf
+    assert runner.largest_difference([1], [1, 2]) == np.inf
+    assert runner.largest_difference({"a": None}, {"a": 1.0}) == np.inf
+    assert runner.largest_difference({"a": [0.0, "x"]}, {"a": [0.0, "x"]}) == 0
+
+
 def test_a_result_that_cannot_be_written_leaves_the_old_one(runner, tmp_path):
     path = tmp_path / "result.json"
     runner.write_json(path, {"value": np.float64(1.5)})
@@ -213,6 +263,72 @@ def test_information_is_that_of_the_joint_table():
     y = rng.integers(3, size=60)
     expected = [mutual_info_score(column, y) for column in X.T]
     assert bhc_figure_6.information(X, y) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("method", ["single", "complete", "average"])
+def test_linkage_with_ties_to_the_first_pair_is_the_usual_one_without_ties(method):
+    import bhc_table_1_readings as readings
+    from scipy.cluster.hierarchy import linkage
+
+    from bhclust.metrics import dendrogram_purity
+
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(40, 3)), rng.integers(4, size=40).tolist()
+    expected = Tree.from_linkage(linkage(X, method))
+    found = readings.first_pair_linkage(X, method)
+    assert dendrogram_purity(found, y) == pytest.approx(dendrogram_purity(expected, y), abs=1e-12)
+    sets = [{frozenset(t.leaves(k).tolist()) for k in range(40, 79)} for t in (found, expected)]
+    assert sets[0] == sets[1]
+
+
+def test_turned_rows_keep_their_distances():
+    import beyond
+    from scipy.spatial.distance import pdist
+
+    X = np.random.default_rng(0).normal(size=(7, 30))
+    found = beyond.turned(X)
+    assert found.shape == (7, 7)
+    assert pdist(found) == pytest.approx(pdist(X))
+    twice = np.vstack([X, X[:3], 0 * X[:1]])
+    assert pdist(beyond.turned(twice)) == pytest.approx(pdist(twice), abs=1e-6)
+    assert beyond.turned(X.T).shape == (30, 7)
+
+
+def test_the_log_joint_of_a_partition_is_that_of_the_urn():
+    import beyond
+
+    rng = np.random.default_rng(2)
+    X = (rng.random((9, 4)) < 0.5) * 1.0
+    labels = rng.integers(3, size=9)
+    alpha = 0.7
+    model = Bernoulli(a=0.4, b=1.3).resolve(X)
+    expected = 0.0
+    for i in range(9):  # item by item: where it sits, and what is said by those who sit there
+        before = np.flatnonzero(labels[:i] == labels[i])
+        expected += np.log((len(before) or alpha) / (alpha + i))
+        ones = X[before].sum(axis=0)
+        p = (0.4 + ones) / (1.7 + len(before))
+        expected += np.log(np.where(X[i] == 1, p, 1 - p)).sum()
+    found = beyond.log_joint(model, model.suffstats(X), labels, alpha)
+    constant = np.log(alpha + np.arange(9)).sum()
+    assert found - constant == pytest.approx(expected)
+
+
+def test_the_page_says_where_a_method_is_first_and_what_did_not_end():
+    import page_beyond
+
+    def row(bhc, ward, **rest):
+        cell = {"purity": bhc, "clusters": 3, "classes": 2, "clusters over classes, nats": 5.0}
+        return {"BHC": cell, "ward": {"purity": ward}, **rest}
+
+    several = {"failed": "BhclustError: CoalescentClustering takes columns of one kind, but …"}
+    found = {"one": row(0.9, 0.9), "other": row(0.5, 0.8, Rate1=several)}
+    assert page_beyond.standing(found, "purity", "BHC") == (["one"], ["other"])
+    text = page_beyond.losses(found)
+    assert "| other | 0.500 | 0.800 (ward) | -0.300 | 3 / 2 | +5 |" in text
+    assert "positive on 1 of these 1 sets" in " ".join(text.split())
+    assert "several kinds, and it takes one (other)" in page_beyond.failures(found)
+    assert "(other)" in page_beyond.rate_note(found)
 
 
 @pytest.mark.parametrize(

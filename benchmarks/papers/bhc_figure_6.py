@@ -9,9 +9,10 @@ information with being in the node rather than in its sibling, among those more 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import numpy as np
-from runner import Record, Unit, mean_and_error, study
+from runner import Record, Unit, mean_and_error, pictures, pyplot, study
 from samples import Words, newsgroup_words
 from scipy.cluster.hierarchy import linkage
 
@@ -94,6 +95,50 @@ def describe(tree: Tree, found: Words, X: np.ndarray, words: np.ndarray) -> list
     return out
 
 
+def picture(trees: Record, path: Any) -> None:
+    """Draw the last three merges of both trees, a box a node: size, words, commonest group."""
+    plot = pyplot()
+    figure, axes = plot.subplots(2, 1, figsize=(9, 6.4))
+    for ax, (name, part) in zip(axes, trees.items(), strict=True):
+        halves = [node for node in part["top"] if node["level"] == 1]
+        quarters = [node for node in part["top"] if node["level"] == 2]
+        # A half that is one article has no quarters.
+        divided = [node for node in halves if node["size"] > 1]
+        under = {id(q): divided[k // 2] for k, q in enumerate(quarters)}
+        spots = {id(q): (k + 0.5) / max(len(quarters), 1) for k, q in enumerate(quarters)}
+        for half in halves:
+            below = [spots[id(q)] for q in quarters if under[id(q)] is half]
+            spots[id(half)] = float(np.mean(below)) if below else 0.06
+        if len(divided) == 1:  # beside the single article, the other half to the right
+            for node in (divided[0], *quarters):
+                spots[id(node)] = 0.3 + 0.65 * spots[id(node)]
+        top = sum(node["size"] for node in halves)
+        middle = float(np.mean([spots[id(half)] for half in halves]))
+        _box(ax, middle, 0.95, f"{name}: {top} articles")
+        for half in halves:
+            ax.plot([middle, spots[id(half)]], [0.89, 0.66], color="#888888", lw=1, zorder=0)
+            _box(ax, spots[id(half)], 0.53, _text_of(half))
+        for quarter in quarters:
+            above = spots[id(under[id(quarter)])]
+            ax.plot([above, spots[id(quarter)]], [0.4, 0.25], color="#888888", lw=1, zorder=0)
+            _box(ax, spots[id(quarter)], 0.12, _text_of(quarter))
+        ax.set_xlim(-0.06, 1.06)
+        ax.set_ylim(-0.05, 1.02)
+        ax.axis("off")
+    figure.tight_layout()
+    figure.savefig(path, dpi=80)
+
+
+def _text_of(node: Record) -> str:
+    group = f"{node['group']}, {100 * node['share']:.0f} %"
+    return "\n".join([str(node["size"]), ", ".join(node["words"]), group])
+
+
+def _box(ax: Any, x: float, y: float, text: str) -> None:
+    frame = {"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": "#1b6ca8"}
+    ax.text(x, y, text, ha="center", va="center", fontsize=8, bbox=frame)
+
+
 def units(quick: bool) -> list[Unit]:
     return [{"draw": draw, "seed": 2005} for draw in range(1 if quick else 5)]
 
@@ -133,6 +178,8 @@ def finish(records: list[Record], options: argparse.Namespace) -> Record:
         for node in first[name]["top"]:
             print(name, node["level"], node["size"], node["words"], node["group"], node["share"])
         print(name, "smaller halves", halves, "purity", out[name]["purity"])
+    if pictures(options):
+        picture(out, options.out / "bhc_figure_6.png")
     return {"paper": PAPER, "trees": out, "draws": len(records), "seed": 2005,
             "stand_in": first["stand_in"]}  # fmt: skip
 

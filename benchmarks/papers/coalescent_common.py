@@ -6,10 +6,11 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from runner import ROOT, make_parser, mean_and_error, versions, write_json, write_text
+from runner import ROOT, make_parser, mean_and_error, versions, versions_of, write_json, write_text
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
@@ -41,9 +42,19 @@ def arguments(description: str) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def write(options: argparse.Namespace, name: str, content: dict, markdown: str) -> None:
-    """Write a result as JSON and as Markdown; a quick run is only shown."""
-    content = {**content, "seed": options.seed, "quick": options.quick, "versions": versions()}
+def write(
+    options: argparse.Namespace,
+    name: str,
+    content: dict,
+    markdown: str,
+    records: Sequence[dict] = (),
+) -> None:
+    """Write a result as JSON and as Markdown; a quick run is only shown.
+
+    ``records`` are the kept units that it was made from, which may be of several versions.
+    """
+    used = versions_of(records) if records else [versions()]
+    content = {**content, "seed": options.seed, "quick": options.quick, "versions": used}
     print(markdown)
     if options.quick:
         return

@@ -134,7 +134,7 @@ def main() -> None:
         for p, panel in rounded.items()
     }
     content = {"runs": n_runs, "seconds": timer(), "mean_and_standard_error": summary}
-    write(options, "coalescent_figure2", {**content, "pooled": pooled}, text)
+    write(options, "coalescent_figure2", {**content, "pooled": pooled}, text, records)
 
 
 if __name__ == "__main__":

@@ -195,6 +195,7 @@ def picture(out: Record, path: Any) -> None:
     ax.axhline(0, color="grey", lw=0.5)
     ax.set_xlabel("rows")
     ax.set_ylabel("bits a row above the best rose tree")
+    ax.set_title(f"drawn with {next(iter(out))}", fontsize=9)
     ax.legend()
     figure.tight_layout()
     figure.savefig(path, dpi=80)

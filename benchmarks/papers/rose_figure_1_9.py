@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from runner import ROOT, compute_all, make_parser, versions, write_json, write_text
+from runner import ROOT, compute_all, make_parser, versions_of, write_json, write_text
 from scipy.optimize import minimize
 
 from bhclust.agglomerate import agglomerate
@@ -193,7 +193,7 @@ def main() -> None:
     print(markdown(results))
     if options.quick:
         return
-    content = {"gamma": GAMMA, "runs": results, "versions": versions()}
+    content = {"gamma": GAMMA, "runs": results, "versions": versions_of(records)}
     write_json(options.out / "rose_figure_1_9.json", content)
     write_text(options.out / "rose_figure_1_9.md", markdown(results))
     draw(run(0), options.out / "rose_figure_1_9.png")

@@ -14,12 +14,14 @@ from pathlib import Path
 
 SCRIPTS = (
     "bhc_table_1",
+    "bhc_table_1_readings",
     "bhc_figure_4",
     "bhc_figure_5",
     "bhc_figure_6",
     "yang_qin",
     "rose_figure_1_1",
     "rose_tables",
+    "rose_tables_readings",
     "rose_figure_1_6",
     "rose_figure_1_7",
     "rose_figure_1_8",

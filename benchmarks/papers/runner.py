@@ -41,6 +41,8 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
     parser.add_argument("--fresh", action="store_true", help="forget what was computed before")
+    parser.add_argument("--stale", action="store_true", help="redo what another version computed")
+    parser.add_argument("--check", type=int, metavar="N", help="redo N older units and compare")
     parser.add_argument("--only", nargs="*", help="units whose text holds one of these words")
     parser.add_argument("--done", action="store_true", help="take what is there, compute nothing")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
@@ -144,14 +146,20 @@ def compute_all(
     """Compute the units that are not there yet and return the results of all, in order.
 
     A result is ``{"unit": …, "result": …, "seconds": …, "versions": …}``. A quick run keeps
-    nothing.
+    nothing. With ``--stale`` what another version computed counts as missing, so that a killed run
+    goes on there too; with ``--check`` some of it is computed again and only compared.
     """
     if options.only:
         units = [unit for unit in units if any(word in key_of(unit) for word in options.only)]
     store = None if options.quick else Store(CACHE / f"{name}.jsonl")
     known = {} if store is None else store.read()
+    if options.check and store is not None:
+        check_units(name, [known[key_of(u)] for u in units if key_of(u) in known], compute, options)
+        options.done = True
     if options.fresh:
         known = {key: value for key, value in known.items() if key not in map(key_of, units)}
+    if options.stale:
+        known = current(known)
     if options.done:
         units = [unit for unit in units if key_of(unit) in known]
     missing = [unit for unit in units if key_of(unit) not in known]
@@ -159,6 +167,8 @@ def compute_all(
     for unit in missing:
         # Another process may work on the same study: what it has finished is not done again.
         found = {} if store is None or options.fresh else store.read()
+        if options.stale:
+            found = current(found)
         if key_of(unit) in found:
             known[key_of(unit)] = found[key_of(unit)]
             bar.step()
@@ -178,9 +188,59 @@ def compute_all(
     records = [known[key_of(unit)] for unit in units]
     older = sum(record["versions"] != versions() for record in records)
     if older:
-        said = f"{older} of {len(records)} units are of another version; --fresh computes them anew"
+        said = f"{older} of {len(records)} units are of another version; --stale computes them anew"
         print(f"{name}: {said}", file=sys.stderr)
     return records
+
+
+def current(known: dict[str, Record]) -> dict[str, Record]:
+    """Return the records that the present version computed."""
+    return {key: value for key, value in known.items() if value["versions"] == versions()}
+
+
+def largest_difference(one: Any, other: Any) -> float:
+    """Return the largest relative difference between the numbers of two results, times aside."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        if one.keys() != other.keys():
+            return float("inf")
+        kept = [key for key in one if key != "seconds"]
+        return max((largest_difference(one[key], other[key]) for key in kept), default=0.0)
+    if isinstance(one, list) and isinstance(other, list):
+        if len(one) != len(other):
+            return float("inf")
+        return max(map(largest_difference, one, other), default=0.0)
+    if one == other:
+        return 0.0
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return abs(one - other) / max(abs(one), abs(other))
+    return float("inf")
+
+
+def check_units(
+    name: str,
+    records: Sequence[Record],
+    compute: Callable[[Unit], Record],
+    options: argparse.Namespace,
+) -> None:
+    """Compute some units of an older version again; note in checks.json how far they are off."""
+    older = [record for record in records if record["versions"] != versions()]
+    if not older:
+        return
+    chosen = [older[k] for k in np.linspace(0, len(older) - 1, options.check).round().astype(int)]
+    chosen = list({key_of(record["unit"]): record for record in chosen}.values())
+    bar = Bar(f"{name}, checked", len(chosen))
+    gaps: dict[str, float] = {}
+    for record in chosen:
+        anew = json.loads(json.dumps(compute(record["unit"]), default=_plain))
+        gaps[key_of(record["unit"])] = largest_difference(record["result"], anew)
+        bar.step()
+    path = RESULTS / "checks.json"
+    found = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    if name not in found or found[name]["versions"] != versions():
+        found[name] = {"versions": versions(), "units": {}}
+    found[name]["units"] |= gaps  # a script may have several sets of units
+    print(f"{name}: {gaps}", file=sys.stderr)
+    write_json(path, dict(sorted(found.items())))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -215,18 +275,26 @@ def study(
     if options.only:
         return {}
     summary = finish(records, options)
-    used = sorted({json.dumps(record["versions"], sort_keys=True) for record in records})
     content = {
         **summary,
         "name": name,
         "seconds": round(sum(record["seconds"] for record in records), 1),
-        "versions": [json.loads(text) for text in used],
+        "versions": versions_of(records),
         "quick": options.quick,
     }
     if not options.quick or options.out != RESULTS:
         write_json(options.out / f"{name}.json", content)
     print(f"{name}: {len(records)} units, {content['seconds']} s", file=sys.stderr)
     return content
+
+
+def versions_of(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Return each version that computed some of the records, and how many units are its."""
+    counts: dict[str, int] = {}
+    for record in records:
+        text = json.dumps(record["versions"], sort_keys=True)
+        counts[text] = counts.get(text, 0) + 1
+    return [{**json.loads(text), "units": count} for text, count in sorted(counts.items())]
 
 
 def mean_and_error(values: Sequence[float]) -> list[float]:
