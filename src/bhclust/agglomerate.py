@@ -62,10 +62,6 @@ class SearchInfo(NamedTuple):
     n_rescans: int  # times a cluster had to look for its best partner again
 
 
-# Looking a member up by its number is ten times as fast as asking the enumeration for it.
-_OPERATIONS = {int(operation): operation for operation in Operation}
-
-
 class Merge(NamedTuple):
     """One step of the search: clusters ``left`` < ``right`` become the next id."""
 
@@ -185,6 +181,7 @@ def agglomerate(
     leaf_log_f = model.log_marginal(leaf_stats)
     frontier = Frontier(leaf_log_f, weight, mixing)
     worker = make_engine(engine, model, leaf_stats, frontier, rose=rose, n_threads=n_threads)
+    merges: list[Merge] | FloatArray
     with announced_compilation():
         loop = worker.loop(frontier) if isinstance(worker, CompiledEngine) else None
         _progress.follow(partial(_share_done, n, frontier, worker if loop is None else loop))
@@ -315,17 +312,19 @@ def _search(
 
 def _search_compiled(
     loop: CompiledLoop, name: str, *, progress: Progress | None
-) -> tuple[list[Merge], SearchInfo]:
-    """Run a search that is compiled as a whole, coming back now and then."""
+) -> tuple[FloatArray, SearchInfo]:
+    """Run a search that is compiled as a whole, coming back now and then.
+
+    Returns what `Merge` has, one row a merge.
+    """
     total = len(loop.merges)
     done = 0
     while done < total:
         done = loop.advance()
         if progress is not None:
             progress(done, total)
-    steps = zip(loop.merges.tolist(), loop.log_f.tolist(), strict=True)
-    merges = [Merge(i, j, _OPERATIONS[operation], log_f) for (i, j, operation), log_f in steps]
-    return merges, SearchInfo(name, loop.n_pairs, loop.n_rescans)
+    steps = np.column_stack([loop.merges, loop.log_f])
+    return steps, SearchInfo(name, loop.n_pairs, loop.n_rescans)
 
 
 class NumpyEngine:

@@ -13,12 +13,21 @@ from bhclust._validation import FloatArray
 # Counts below come from a table, those above from Stirling's series. An odd number of cache lines
 # a row: with a power of two the same count in all rows would be in one place of the cache.
 TABLE_LENGTH = 1032
+# Numbers from here on are large enough for the series.
+_STIRLING_FROM = 64
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 def log_gamma_table(start: FloatArray, length: int = TABLE_LENGTH) -> FloatArray:
     """Return ``lgamma(start + count)`` for count = 0 … length - 1, a row a start."""
-    return np.asarray(gammaln(start[:, None] + np.arange(length)))
+    x = start[:, None] + np.arange(length)
+    x[:, :_STIRLING_FROM] = gammaln(x[:, :_STIRLING_FROM])
+    large = x[:, _STIRLING_FROM:]
+    inverse = 1.0 / large
+    square = inverse * inverse
+    series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
+    x[:, _STIRLING_FROM:] = (large - 0.5) * np.log(large) - large + _HALF_LOG_TWO_PI + series
+    return x
 
 
 @compiled_inside
