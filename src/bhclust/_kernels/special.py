@@ -22,11 +22,8 @@ def log_gamma_table(start: FloatArray, length: int = TABLE_LENGTH) -> FloatArray
     """Return ``lgamma(start + count)`` for count = 0 … length - 1, a row a start."""
     x = start[:, None] + np.arange(length)
     x[:, :_STIRLING_FROM] = gammaln(x[:, :_STIRLING_FROM])
-    large = x[:, _STIRLING_FROM:]
-    inverse = 1.0 / large
-    square = inverse * inverse
-    series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
-    x[:, _STIRLING_FROM:] = (large - 0.5) * np.log(large) - large + _HALF_LOG_TWO_PI + series
+    # The same formula as in the kernels, on an array.
+    x[:, _STIRLING_FROM:] = stirling.py_func(x[:, _STIRLING_FROM:])  # type: ignore[attr-defined]
     return x
 
 
@@ -36,7 +33,7 @@ def stirling(x: float) -> float:
     inverse = 1.0 / x
     square = inverse * inverse
     series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
-    return (x - 0.5) * math.log(x) - x + _HALF_LOG_TWO_PI + series
+    return (x - 0.5) * np.log(x) - x + _HALF_LOG_TWO_PI + series
 
 
 @compiled_inside
