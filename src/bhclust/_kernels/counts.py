@@ -9,9 +9,9 @@ import numpy.typing as npt
 from scipy.special import gammaln
 
 from bhclust._kernels.coded import Packing, add_looked_up, fill_table
-from bhclust._kernels.compile import compiled, compiled_fast, compiled_inside
+from bhclust._kernels.compile import compiled, compiled_fast, compiled_inside, copied_inside
 from bhclust._kernels.part import Member, Part
-from bhclust._kernels.special import log_at, log_gamma_at, log_gamma_table, stirling
+from bhclust._kernels.special import log_gamma_at, log_gamma_table, stirling, table_length
 from bhclust._validation import FloatArray
 from bhclust.models.discrete import Multinomial, Poisson
 
@@ -19,10 +19,6 @@ from bhclust.models.discrete import Multinomial, Poisson
 LARGEST_CODED_COUNT = 4095
 # Rising factorials of a column are tabulated for counts of an item up to this.
 _TABULATED_COUNT = 4
-# A table over counts may hold so many numbers (32 MB); the rest comes from Stirling's series,
-# which needs arguments of at least _SHORTEST_TABLE.
-_TABLE_NUMBERS = 1 << 22
-_SHORTEST_TABLE = 64
 
 
 def largest_count(leaf_stats: FloatArray) -> float:
@@ -53,10 +49,7 @@ class PoissonPart(Part):
         self._slot_factorials = np.zeros(n_slots)
         self._focus_sums = np.zeros(d, dtype=np.int64)
         self._focus_sizes = np.zeros(d, dtype=np.int64)
-        log_gamma = log_gamma_table(shape)
-        log_rate = np.log(rate[:, None] + np.arange(log_gamma.shape[1]))
-        constant = float((shape * np.log(rate) - gammaln(shape)).sum())
-        self._prior = (shape, rate, log_gamma, log_rate, constant)
+        self._prior = _poisson_prior(shape, rate)
         self._log_count = np.log(np.maximum(np.arange(int(sizes.max(initial=0)) + 2), 1))
         self._store = (
             self._values,
@@ -104,6 +97,36 @@ class PoissonPart(Part):
         self._codes = self._codes[keep]
 
 
+def _poisson_prior(shape: FloatArray, rate: FloatArray) -> tuple[FloatArray, ...]:
+    """Return what the kernels need of the prior.
+
+    A column's term is ``rising(total) - (shape + total) log(1 + size / rate)``, where
+    ``rising(total) = lgamma(shape + total) - lgamma(shape) - total log(rate)``: both are small
+    where there is little to say, and nothing large cancels in columns of rare events, whose rates
+    are in the thousands.
+    """
+    length = table_length(len(shape))
+    log_gamma, log_prior_rate = gammaln(shape), np.log(rate)
+    steps = np.arange(length)
+    rising = log_gamma_table(shape, length) - log_gamma[:, None] - log_prior_rate[:, None] * steps
+    growth = np.log1p(steps / rate[:, None])
+    return shape, rate, log_gamma, log_prior_rate, rising, growth
+
+
+@copied_inside
+def _rising_at(rising, j, shape, log_gamma, log_prior_rate, total):
+    if total < rising.shape[1]:
+        return rising[j, total]
+    return stirling(shape[j] + total) - log_gamma[j] - total * log_prior_rate[j]
+
+
+@copied_inside
+def _growth_at(growth, j, rate, size):
+    if size < growth.shape[1]:
+        return growth[j, size]
+    return math.log1p(size / rate[j])
+
+
 @compiled_inside
 def _add_poisson(
     is_leaf, index, values, factorials, sums, sizes, slot_factorials, sum_out, size_out
@@ -122,12 +145,11 @@ def _add_poisson(
 
 
 @compiled_inside
-def _poisson_log_f(sums, sizes, factorials, shape, rate, log_gamma, log_rate, constant):
-    out = constant - factorials
+def _poisson_log_f(sums, sizes, factorials, shape, rate, log_gamma, log_prior_rate, rising, growth):
+    out = -factorials
     for j in range(len(sums)):
-        log_posterior_rate = log_at(log_rate, j, rate[j], sizes[j])
-        out += log_gamma_at(log_gamma, j, shape[j], sums[j])
-        out -= (shape[j] + sums[j]) * log_posterior_rate
+        out += _rising_at(rising, j, shape, log_gamma, log_prior_rate, sums[j])
+        out -= (shape[j] + sums[j]) * _growth_at(growth, j, rate, sizes[j])
     return out
 
 
@@ -146,8 +168,9 @@ def _merge_poisson(
     shape,
     rate,
     log_gamma,
-    log_rate,
-    constant,
+    log_prior_rate,
+    rising,
+    growth,
 ):
     for j in range(sums.shape[1]):
         sums[slot, j] = 0
@@ -167,7 +190,7 @@ def _merge_poisson(
         )
     slot_factorials[slot] = total
     return _poisson_log_f(
-        sums[slot], sizes[slot], total, shape, rate, log_gamma, log_rate, constant
+        sums[slot], sizes[slot], total, shape, rate, log_gamma, log_prior_rate, rising, growth
     )
 
 
@@ -185,8 +208,9 @@ def _focus_poisson(
     shape,
     rate,
     log_gamma,
-    log_rate,
-    constant,
+    log_prior_rate,
+    rising,
+    growth,
     value_start,
     group,
     stride,
@@ -204,13 +228,14 @@ def _focus_poisson(
     )
     for j in range(len(shape)):
         posterior_shape = shape[j] + focus_sums[j]
-        log_now = log_at(log_rate, j, rate[j], focus_sizes[j])
-        log_next = log_at(log_rate, j, rate[j], focus_sizes[j] + 1)
+        now = _growth_at(growth, j, rate, focus_sizes[j])
+        following = _growth_at(growth, j, rate, focus_sizes[j] + 1)
+        log_next = log_prior_rate[j] + following
         first, last = value_start[j], value_start[j + 1]
         if has_missing:
             last -= 1
             level_values[last] = 0.0
-        value = posterior_shape * (log_now - log_next)
+        value = posterior_shape * (now - following)
         level_values[first] = value
         # Γ(shape + x) / x! grows by (shape + x - 1) / x from count to count.
         for x in range(1, last - first):
@@ -218,7 +243,7 @@ def _focus_poisson(
             level_values[first + x] = value
     fill_table(level_values, value_start, group, stride, table)
     log_f = _poisson_log_f(
-        focus_sums, focus_sizes, total, shape, rate, log_gamma, log_rate, constant
+        focus_sums, focus_sizes, total, shape, rate, log_gamma, log_prior_rate, rising, growth
     )
     return total, log_f
 
@@ -235,24 +260,30 @@ def _add_poisson_unions(
     shape,
     rate,
     log_gamma,
-    log_rate,
-    constant,
+    log_prior_rate,
+    rising,
+    growth,
     out,
 ):
+    length = rising.shape[1]
     for p in range(len(slots)):
         slot = slots[p]
-        value = constant - focus_factorials - slot_factorials[slot]
+        value = -focus_factorials - slot_factorials[slot]
+        largest = np.int64(0)
         for j in range(len(shape)):
-            total = focus_sums[j] + sums[slot, j]
-            size = focus_sizes[j] + sizes[slot, j]
-            if total < log_gamma.shape[1]:
-                value += log_gamma[j, total]
-            else:
-                value += stirling(shape[j] + total)
-            if size < log_rate.shape[1]:
-                value -= (shape[j] + total) * log_rate[j, size]
-            else:
-                value -= (shape[j] + total) * math.log(rate[j] + size)
+            largest = max(largest, focus_sums[j] + sums[slot, j])
+            largest = max(largest, focus_sizes[j] + sizes[slot, j])
+        if largest < length:
+            for j in range(len(shape)):
+                total = np.uint64(focus_sums[j] + sums[slot, j])
+                size = np.uint64(focus_sizes[j] + sizes[slot, j])
+                value += rising[j, total] - (shape[j] + total) * growth[j, size]
+        else:
+            for j in range(len(shape)):
+                total = focus_sums[j] + sums[slot, j]
+                size = focus_sizes[j] + sizes[slot, j]
+                value += _rising_at(rising, j, shape, log_gamma, log_prior_rate, total)
+                value -= (shape[j] + total) * _growth_at(growth, j, rate, size)
         out[p] += value
 
 
@@ -277,8 +308,7 @@ class MultinomialPart(Part):
         self._slot_counts = np.zeros((n_slots, d), dtype=np.int32)
         self._slot_totals = np.zeros(n_slots, dtype=np.int64)
         self._slot_coefficients = np.zeros(n_slots)
-        length = int(np.clip(_TABLE_NUMBERS // d, _SHORTEST_TABLE, 1024))
-        self._table = log_gamma_table(self._alpha, length)
+        self._table = log_gamma_table(self._alpha, table_length(d))
         self._constant = float(gammaln(self._total_alpha) - self._table[:, 0].sum())
         self._leaves = (self._pointer, self._column, self._count, self._coefficient, totals)
         self._slots = (self._slot_counts, self._slot_totals, self._slot_coefficients)

@@ -26,6 +26,7 @@ from bhclust._kernels.loop import CompiledLoop
 from bhclust._kernels.part import ROWS_AT_ONCE, Member, Part
 from bhclust._kernels.robust import RobustSeriesPart
 from bhclust._kernels.series import series_part
+from bhclust._kernels.sparse_counts import SparsePoissonPart, is_sparse
 from bhclust._validation import FloatArray, IntArray
 from bhclust.frontier import Frontier, Operation
 from bhclust.models import (
@@ -78,8 +79,11 @@ def make_parts(model: ClusterModel, leaf_stats: FloatArray, n_slots: int) -> lis
         return [part for parts in found if parts is not None for part in parts]
     if type(model) not in _PARTS:
         return None
-    if type(model) is Poisson and largest_count(leaf_stats) > LARGEST_CODED_COUNT:
-        return None
+    if type(model) is Poisson:
+        if is_sparse(leaf_stats):
+            return [SparsePoissonPart(model, leaf_stats, n_slots)]
+        if largest_count(leaf_stats) > LARGEST_CODED_COUNT:
+            return None
     return [_PARTS[type(model)](model, leaf_stats, n_slots)]
 
 

@@ -15,7 +15,14 @@ from bhclust._validation import FloatArray
 TABLE_LENGTH = 1032
 # Numbers from here on are large enough for the series.
 _STIRLING_FROM = 64
+# A table may hold so many numbers (32 MB); the rest comes from the series.
+_TABLE_NUMBERS = 1 << 22
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+def table_length(n_rows: int) -> int:
+    """Return how long the rows of a table over counts may be for the table to stay small."""
+    return int(np.clip(_TABLE_NUMBERS // n_rows, _STIRLING_FROM, TABLE_LENGTH))
 
 
 def log_gamma_table(start: FloatArray, length: int = TABLE_LENGTH) -> FloatArray:
