@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import mpmath
 import numpy as np
 import pytest
 
+from bhclust._kernels import special
 from bhclust._kernels.engine import make_parts, n_slots_for
 from bhclust._kernels.part import Member
 from bhclust._validation import BhclustError
@@ -19,8 +21,12 @@ from bhclust.models import (
     Multinomial,
     Poisson,
 )
+from tests.oracles.exact import exact_f
 from tests.zoo import MODELS, MODELS_AND_HOLES, make_case
 
+# Wide tables that are mostly zero have kernels of their own.
+KINDS = (*MODELS, "words")
+KINDS_AND_HOLES = [*MODELS_AND_HOLES, ("words", 0.0), ("words", 0.25)]
 METHODS = {
     "BHC-DP": (DirichletProcess(0.6), False),
     "BHC-γ": (Constant(0.3), False),
@@ -41,7 +47,7 @@ def assert_same_tree(model, stats, mixing, rose):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("name", "missing"), MODELS_AND_HOLES)
+@pytest.mark.parametrize(("name", "missing"), KINDS_AND_HOLES)
 def test_same_tree_for_every_model(name, missing, method):
     mixing, rose = METHODS[method]
     rng = np.random.default_rng([len(name), len(method), int(100 * missing)])
@@ -51,7 +57,7 @@ def test_same_tree_for_every_model(name, missing, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", KINDS)
 def test_same_tree_with_many_duplicates(name, method):
     mixing, rose = METHODS[method]
     rng = np.random.default_rng([7, len(name), len(method)])
@@ -71,7 +77,7 @@ def test_same_tree_where_lists_are_searched_in_blocks(name, method):
     assert_same_tree(case.model, case.model.suffstats(case.X[rows]), mixing, rose)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "gaussian"])
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "gaussian"])
 def test_same_tree_without_structure(name):
     rng = np.random.default_rng(3)
     case = make_case(name, 100, rng, 0.1)
@@ -87,7 +93,7 @@ def test_same_tree_without_structure(name):
         assert_same_tree(model, stats, mixing, rose)
 
 
-@pytest.mark.parametrize(("name", "missing"), MODELS_AND_HOLES)
+@pytest.mark.parametrize(("name", "missing"), KINDS_AND_HOLES)
 def test_parts_give_the_models_log_f(name, missing):
     """Leaves, merged clusters and unions of all kinds, against log_marginal of the model."""
     rng = np.random.default_rng(11)
@@ -153,6 +159,33 @@ def test_counts_beyond_every_table():
     ]:
         resolved = model.resolve(X)
         assert_same_tree(resolved, resolved.suffstats(X), DirichletProcess(1.0), False)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_wide_tables_beyond_short_tables(monkeypatch, missing):
+    """Where there are many columns, a table over counts is short: clusters soon go beyond it."""
+    monkeypatch.setattr(special, "_TABLE_NUMBERS", 0)
+    case = make_case("words", 200, np.random.default_rng(4), missing)
+    X = np.where(case.X == 3, 90.0, case.X)  # a single count beyond it, too
+    model = Poisson().resolve(X)
+    for mixing, rose in METHODS.values():
+        assert_same_tree(model, model.suffstats(X), mixing, rose)
+
+
+def test_nothing_large_cancels_in_columns_of_rare_events():
+    """With rates in the thousands, against the formula in forty digits."""
+    rng = np.random.default_rng(5)
+    X = np.zeros((300, 4000))
+    X[rng.integers(300, size=4000), np.arange(4000)] = 1
+    dense, sparse = np.where(rng.random(X.shape) < 0.01, np.nan, X)[:2], X[:2]
+    model = Poisson().resolve(X)
+    for table in (dense, sparse):
+        stats = model.suffstats(table)
+        (part,) = make_parts(model, stats, 2)
+        value = part.merge(Member(True, 0), Member(True, 1), 0)
+        exact = float(mpmath.log(exact_f(model, table)))
+        assert value == pytest.approx(exact, rel=1e-12)
+        assert model.log_marginal(stats[:1] + stats[1:])[0] == pytest.approx(exact, rel=1e-12)
 
 
 def test_very_large_counts_go_to_the_numpy_engine():

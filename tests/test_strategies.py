@@ -99,10 +99,12 @@ def test_rounds_end_when_everything_ties():
     assert as_tree(parent).n_leaves == 9
 
 
+# Rows longer than there are rows go by a matrix of distances, mostly zero ones as sparse rows.
+@pytest.mark.parametrize(("d", "kept"), [(3, 1.0), (31, 1.0), (400, 0.1)])
 @pytest.mark.parametrize("seed", range(4))
-def test_linkage_is_scipys(seed):
+def test_linkage_is_scipys(seed, d, kept):
     rng = np.random.default_rng(seed)
-    rows = rng.normal(size=(30, 3))
+    rows = rng.normal(size=(30, d)) * (rng.random((30, d)) < kept)
     ward = as_tree(linkage_parent(rows, np.ones(30), "ward"))
     assert clades(ward) == clades(Tree.from_linkage(linkage(rows, "ward")))
     average = as_tree(linkage_parent(rows, np.ones(30), "average"))
@@ -110,10 +112,11 @@ def test_linkage_is_scipys(seed):
     assert clades(average) == clades(Tree.from_linkage(squared))
 
 
+@pytest.mark.parametrize("d", [2, 40])
 @pytest.mark.parametrize("method", ["ward", "average"])
-def test_weights_in_linkage_are_repeated_rows(method):
+def test_weights_in_linkage_are_repeated_rows(method, d):
     rng = np.random.default_rng(1)
-    rows, weight = rng.normal(size=(12, 2)), rng.integers(1, 4, size=12)
+    rows, weight = rng.normal(size=(12, d)), rng.integers(1, 4, size=12)
     weighted = as_tree(linkage_parent(rows, weight * 1.0, method))
     owner = np.repeat(np.arange(12), weight)
     repeated = as_tree(linkage_parent(rows[owner], np.ones(len(owner)), method))
@@ -121,9 +124,9 @@ def test_weights_in_linkage_are_repeated_rows(method):
     assert seen == clades(weighted)
 
 
-@given(st.integers(1, 12), st.integers(1, 2))
-def test_linkage_takes_ties_and_tiny_tables(n, n_values):
-    rows = (np.arange(n) % n_values)[:, None] * 1.0
+@given(st.integers(1, 12), st.integers(1, 2), st.sampled_from([1, 13]))
+def test_linkage_takes_ties_and_tiny_tables(n, n_values, d):
+    rows = np.repeat((np.arange(n) % n_values)[:, None], d, axis=1) * 0.1
     for method in ("ward", "average"):
         parent = linkage_parent(rows, np.ones(n), method)
         assert as_tree(parent).n_leaves == n  # the constructor checks that it is a tree

@@ -58,6 +58,11 @@ def make_case(name: str, n: int, rng: np.random.Generator, missing: float = 0.0)
             Poisson(shape=1.5, rate=0.5),
             _with_holes(rng.poisson([1, 4, 8], size=(n, 3)), rng, missing),
         ),
+        "words": lambda: (
+            # rare words have rates in the thousands
+            Poisson(shape=rng.choice([0.3, 40.0], 80), rate=rng.choice([0.5, 3e4], 80)),
+            _with_holes(_words(n, 80, rng), rng, missing),
+        ),
         "diagonal_gaussian": lambda: (
             DiagonalGaussian(strength=0.1, shape=1.5, rate=0.4),
             _with_holes(_clustered(n, 3, rng), rng, missing),
@@ -82,6 +87,11 @@ def make_case(name: str, n: int, rng: np.random.Generator, missing: float = 0.0)
     if name == "multinomial" and missing:
         X[rng.random(n) < missing] = np.nan
     return Case(model.resolve(X), X)
+
+
+def _words(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    rates = rng.gamma(0.1, 1.0, size=(3, d)) * rng.choice([0.05, 2.0], d)
+    return rng.poisson(rates[rng.integers(3, size=n)]).astype(float)
 
 
 def _binary(n: int, d: int, rng: np.random.Generator) -> np.ndarray:

@@ -1,8 +1,9 @@
 """Ward and average linkage of weighted rows, in O(n d) memory.
 
 Both distances are reducible and need only centres, weights and spreads, so the nearest-neighbour
-chain gives the exact tree without a matrix of distances. SciPy's linkage knows no weights and
-keeps n² distances.
+chain gives the exact tree without a matrix of distances. Where rows are longer than there are
+rows, a matrix is smaller than the table and saves going through the rows again and again. SciPy's
+linkage knows no weights and keeps n² distances.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from sklearn.metrics import euclidean_distances
 
-from bhclust._kernels.compile import compiled, compiled_fast_inside
+from bhclust._kernels.compile import compiled, compiled_fast_inside, compiled_inside
 from bhclust._validation import FloatArray
 from bhclust.models.base import Column
 
@@ -48,7 +50,9 @@ def linkage_parent(
     [4, 4, 5, 5, 6, 6, -1]
     """
     rows = np.ascontiguousarray(features, dtype=np.float64)
-    left, right = _chain(rows, np.asarray(weight, dtype=np.float64), method == "ward")
+    left, right = _chain(
+        rows, _distances(rows), np.asarray(weight, dtype=np.float64), method == "ward"
+    )
     n = len(rows)
     parent = np.full(2 * n - 1, -1, dtype=np.int32)
     parent[left] = parent[right] = np.arange(n, 2 * n - 1)
@@ -120,8 +124,20 @@ def _standardised(block: FloatArray, weight: FloatArray) -> FloatArray:
     return np.zeros_like(centred) if constant else centred / np.sqrt(variance)
 
 
+def _distances(rows: FloatArray) -> FloatArray:
+    """Return all squared distances of rows longer than there are rows, else an empty matrix."""
+    n, d = rows.shape
+    if n > d:
+        return np.empty((0, 0))
+    few = np.count_nonzero(rows) <= n * d / 8
+    squares = euclidean_distances(sparse.csr_array(rows) if few else rows, squared=True)
+    return np.minimum(squares, squares.T)  # they differ by rounding, and the chain could not end
+
+
 @compiled_fast_inside
-def _nearest(centre: Any, weight: Any, spread: Any, live: Any, n_live: int, i: int, ward: bool):  # type: ignore[no-untyped-def]
+def _nearest(  # type: ignore[no-untyped-def]
+    centre: Any, squares: Any, weight: Any, spread: Any, live: Any, n_live: int, i: int, ward: bool
+):
     """Return the position in ``live`` of the cluster nearest to i, and its distance.
 
     Ties go to the position met first.
@@ -131,24 +147,21 @@ def _nearest(centre: Any, weight: Any, spread: Any, live: Any, n_live: int, i: i
         j = live[place]
         if j == i:
             continue
-        squares = 0.0
-        for feature in range(centre.shape[1]):
-            gap = centre[i, feature] - centre[j, feature]
-            squares += gap * gap
-        if ward:
-            distance = squares * (weight[i] * weight[j] / (weight[i] + weight[j]))
-        else:
-            distance = squares + spread[i] + spread[j]
+        distance = _gap(centre, squares, weight, spread, i, j, ward)
         if distance < best:
             best, nearest = distance, place
     return nearest, best
 
 
 @compiled
-def _chain(rows: Any, row_weight: Any, ward: bool):  # type: ignore[no-untyped-def]
-    """Return the ids merged in each step; every cluster is kept in the place of its first row."""
+def _chain(rows: Any, squares: Any, row_weight: Any, ward: bool):  # type: ignore[no-untyped-def]
+    """Return the ids merged in each step; every cluster is kept in the place of its first row.
+
+    Squared distances of centres are read from a matrix, if there is one, which is changed.
+    """
     n, d = rows.shape
-    centre, weight, spread = rows.copy(), row_weight.copy(), np.zeros(n)
+    centre = rows if len(squares) else rows.copy()
+    weight, spread = row_weight.copy(), np.zeros(n)
     node = np.arange(n)  # id of the cluster that a place holds
     live = np.arange(n)
     n_live = n
@@ -161,14 +174,14 @@ def _chain(rows: Any, row_weight: Any, ward: bool):  # type: ignore[no-untyped-d
             length = 1
         while True:
             tip = chain[length - 1]
-            place, distance = _nearest(centre, weight, spread, live, n_live, tip, ward)
+            place, distance = _nearest(centre, squares, weight, spread, live, n_live, tip, ward)
             following = live[place]
             if length > 1:
                 before = chain[length - 2]
                 # On a tie the chain turns back, or it would run in circles.
                 if (
                     following == before
-                    or _gap(centre, weight, spread, tip, before, ward) <= distance
+                    or _gap(centre, squares, weight, spread, tip, before, ward) <= distance
                 ):
                     following = before
             if length > 1 and following == chain[length - 2]:
@@ -179,11 +192,14 @@ def _chain(rows: Any, row_weight: Any, ward: bool):  # type: ignore[no-untyped-d
         keep, gone = min(tip, following), max(tip, following)
         left[step], right[step] = node[keep], node[gone]
         total = weight[keep] + weight[gone]
-        between = _gap(centre, weight, spread, keep, gone, True)
+        between = _gap(centre, squares, weight, spread, keep, gone, True)
         spread[keep] = (weight[keep] * spread[keep] + weight[gone] * spread[gone] + between) / total
         share = weight[gone] / total
-        for feature in range(d):
-            centre[keep, feature] += share * (centre[gone, feature] - centre[keep, feature])
+        if len(squares):
+            _move_centre(squares, keep, gone, share, live, n_live)
+        else:
+            for feature in range(d):
+                centre[keep, feature] += share * (centre[gone, feature] - centre[keep, feature])
         weight[keep] = total
         node[keep] = n + step
         write = 0
@@ -196,12 +212,32 @@ def _chain(rows: Any, row_weight: Any, ward: bool):  # type: ignore[no-untyped-d
 
 
 @compiled_fast_inside
-def _gap(centre: Any, weight: Any, spread: Any, i: int, j: int, ward: bool):  # type: ignore[no-untyped-def]
-    """Return the distance of two clusters, in the words of `_nearest`."""
-    squares = 0.0
-    for feature in range(centre.shape[1]):
-        gap = centre[i, feature] - centre[j, feature]
-        squares += gap * gap
+def _gap(  # type: ignore[no-untyped-def]
+    centre: Any, squares: Any, weight: Any, spread: Any, i: int, j: int, ward: bool
+):
+    """Return the distance of two clusters."""
+    if len(squares):
+        apart = squares[i, j]
+    else:
+        apart = 0.0
+        for feature in range(centre.shape[1]):
+            gap = centre[i, feature] - centre[j, feature]
+            apart += gap * gap
     if ward:
-        return squares * (weight[i] * weight[j] / (weight[i] + weight[j]))
-    return squares + spread[i] + spread[j]
+        return apart * (weight[i] * weight[j] / (weight[i] + weight[j]))
+    return apart + spread[i] + spread[j]
+
+
+@compiled_inside
+def _move_centre(squares: Any, keep: int, gone: int, share: float, live: Any, n_live: int) -> None:
+    """Bring the squared distances from a centre that moves part of the way to another up to date.
+
+    On the line between two points, squared distances to a third are interpolated but for a
+    parabola (Stewart's theorem).
+    """
+    parabola = share * (1 - share) * squares[keep, gone]
+    for place in range(n_live):
+        k = live[place]
+        if k != keep and k != gone:
+            apart = (1 - share) * squares[keep, k] + share * squares[gone, k] - parabola
+            squares[keep, k] = squares[k, keep] = max(apart, 0.0)
