@@ -94,7 +94,9 @@ def test_wide_tables_of_many_values():
     rng = np.random.default_rng(1)
     codes = rng.integers(0, [300, 2, 40], size=(60, 3)).astype(float)
     wide = (rng.random((50, 300)) < 0.3).astype(float)
-    for model, X in ((Categorical(), codes), (Bernoulli(), wide)):
+    rare = (np.arange(900) % 60 == np.arange(60)[:, None]).astype(float)
+    rare[:, :20] += rng.poisson(2, size=(60, 20))
+    for model, X in ((Categorical(), codes), (Bernoulli(), wide), (Poisson(), rare)):
         resolved = model.resolve(X)
         assert_same_tree(resolved, resolved.suffstats(X), DirichletProcess(1.0), False)
 

@@ -131,7 +131,9 @@ def _distances(rows: FloatArray) -> FloatArray:
         return np.empty((0, 0))
     few = np.count_nonzero(rows) <= n * d / 8
     squares = euclidean_distances(sparse.csr_array(rows) if few else rows, squared=True)
-    return np.minimum(squares, squares.T)  # they differ by rounding, and the chain could not end
+    return np.asarray(
+        np.minimum(squares, squares.T)
+    )  # they differ by rounding, and the chain could not end
 
 
 @compiled_fast_inside

@@ -16,6 +16,7 @@ from scipy.special import gammaln
 
 from bhclust._gpu.device import Device, Words
 from bhclust._kernels.coded import Packing
+from bhclust._kernels.counts import rising_table
 from bhclust._kernels.special import TABLE_LENGTH, log_gamma_table
 from bhclust._validation import FloatArray
 from bhclust.models import (
@@ -328,8 +329,7 @@ def _poisson(model: Poisson, rows: Rows) -> EncodedPart:
     fields += [
         rows.single(lambda s: s[:, 2 * d :].sum(axis=1), of) for of in ("leaves", "clusters")
     ]
-    constant = float(np.sum(shape * np.log(rate) - gammaln(shape)))
-    fields += [shape, rate, log_gamma_table(shape), constant]
+    fields += [shape, rate, gammaln(shape), np.log(rate), rising_table(shape, rate)]
     sizes = (8 * (d + 1), 8 * (d + 2)) if complete else (8 * (2 * d + 1), 8 * (2 * d + 1))
     part = EncodedPart(f"Poisson<{str(complete).lower()}>", 4 * d + 1, 0, *sizes)
     return _finish(rows.device, part, fields)

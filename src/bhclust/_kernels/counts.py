@@ -11,7 +11,13 @@ from scipy.special import gammaln
 from bhclust._kernels.coded import Packing, add_looked_up, fill_table
 from bhclust._kernels.compile import compiled, compiled_fast, compiled_inside, copied_inside
 from bhclust._kernels.part import Member, Part
-from bhclust._kernels.special import log_gamma_at, log_gamma_table, stirling, table_length
+from bhclust._kernels.special import (
+    TABLE_LENGTH,
+    log_gamma_at,
+    log_gamma_table,
+    stirling,
+    table_length,
+)
 from bhclust._validation import FloatArray
 from bhclust.models.discrete import Multinomial, Poisson
 
@@ -19,6 +25,8 @@ from bhclust.models.discrete import Multinomial, Poisson
 LARGEST_CODED_COUNT = 4095
 # Rising factorials of a column are tabulated for counts of an item up to this.
 _TABULATED_COUNT = 4
+
+PoissonPrior = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
 
 def largest_count(leaf_stats: FloatArray) -> float:
@@ -97,20 +105,22 @@ class PoissonPart(Part):
         self._codes = self._codes[keep]
 
 
-def _poisson_prior(shape: FloatArray, rate: FloatArray) -> tuple[FloatArray, ...]:
+def rising_table(shape: FloatArray, rate: FloatArray, length: int = TABLE_LENGTH) -> FloatArray:
+    """Return ``lgamma(shape + count) - lgamma(shape) - count log(rate)``, a row a column."""
+    counts = np.log(rate)[:, None] * np.arange(length)
+    return log_gamma_table(shape, length) - gammaln(shape)[:, None] - counts
+
+
+def _poisson_prior(shape: FloatArray, rate: FloatArray) -> PoissonPrior:
     """Return what the kernels need of the prior.
 
-    A column's term is ``rising(total) - (shape + total) log(1 + size / rate)``, where
-    ``rising(total) = lgamma(shape + total) - lgamma(shape) - total log(rate)``: both are small
+    A column's term is ``rising(total) - (shape + total) log(1 + size / rate)``: both are small
     where there is little to say, and nothing large cancels in columns of rare events, whose rates
     are in the thousands.
     """
     length = table_length(len(shape))
-    log_gamma, log_prior_rate = gammaln(shape), np.log(rate)
-    steps = np.arange(length)
-    rising = log_gamma_table(shape, length) - log_gamma[:, None] - log_prior_rate[:, None] * steps
-    growth = np.log1p(steps / rate[:, None])
-    return shape, rate, log_gamma, log_prior_rate, rising, growth
+    growth = np.log1p(np.arange(length) / rate[:, None])
+    return shape, rate, gammaln(shape), np.log(rate), rising_table(shape, rate, length), growth
 
 
 @copied_inside

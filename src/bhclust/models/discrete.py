@@ -554,7 +554,8 @@ class Poisson(ColumnwiseModel):
         xp = arrays_of(stats).xp
         shape, rate = self._parameters_like(stats, "shape", "rate")
         count, total, log_factorials = feature_blocks(stats, 3)
-        spread = shape * xp.log1p(count / rate) + total * xp.log(rate + count)
+        # log(rate + count) in two parts, one of which the prior has: half the logarithms
+        spread = (shape + total) * xp.log1p(count / rate) + total * xp.log(rate)
         terms: FloatArray = log_rising(shape, total) - spread - log_factorials
         return terms
 

@@ -248,11 +248,17 @@ struct Poisson {
     double* sums_of[2];       // tiled totals of each column
     double* items[2];         // number of entries: of each column (tiled), of all if complete
     double* log_factorials[2];
-    const double *shape, *rate, *table;
-    double constant;
+    const double *shape, *rate, *log_gamma, *log_rate, *table;
 
-    // focus: total, number of entries, log(rate + entries), log(rate + entries + 1) of each column;
-    // log factorials; number of rows
+    // A column's term is rising(total) - (shape + total) log(1 + entries / rate): nothing large
+    // cancels, however large the rate.
+    // focus: total, number of entries, log(1 + entries / rate), the same with one entry more, of
+    // each column; log factorials
+    BHCLUST_DEVICE double rising(int j, double total) const {
+        if (total < TABLE_LENGTH) return table[(i64)j * TABLE_LENGTH + (int)total];
+        return stirling(shape[j] + total) - log_gamma[j] - total * log_rate[j];
+    }
+
     BHCLUST_DEVICE double entries(int region, i64 position, int j) const {
         if (COMPLETE) return region == 0 ? 1.0 : items[1][position];
         return items[region][index_of(region, position, j, n_columns)];
@@ -272,8 +278,8 @@ struct Poisson {
             if (j < d) {
                 focus[j] = total;
                 focus[d + j] = n_items;
-                focus[2 * d + j] = log(rate[j] + n_items);
-                focus[3 * d + j] = log(rate[j] + n_items + 1.0);
+                focus[2 * d + j] = log1p(n_items / rate[j]);
+                focus[3 * d + j] = log1p((n_items + 1.0) / rate[j]);
             } else {
                 focus[4 * d] = total;
             }
@@ -284,8 +290,8 @@ struct Poisson {
         int d = n_columns;
         double log_f = 0.0;
         for (int j = threadIdx.x; j < d; j += blockDim.x)
-            log_f += log_gamma_at(table, j, shape[j], focus[j]) - (shape[j] + focus[j]) * focus[2 * d + j];
-        return constant + block_sum(log_f, sums) - focus[4 * d];
+            log_f += rising(j, focus[j]) - (shape[j] + focus[j]) * focus[2 * d + j];
+        return block_sum(log_f, sums) - focus[4 * d];
     }
 
     BHCLUST_DEVICE void store(const double* focus, int position) const {
@@ -327,14 +333,14 @@ struct Poisson {
                 const double* f = focus + r * apart + j;
                 double total = f[0] + own;
                 // A leaf adds one entry or none, and both logs are known.
-                double spread = REGION == 0 ? (n_own > 0 ? f[3 * d] : f[2 * d]) : log(rate[j] + (f[d] + n_own));
-                sum[r] += log_gamma_at(table, j, start, total) - (start + total) * spread;
+                double growth = REGION == 0 ? (n_own > 0 ? f[3 * d] : f[2 * d]) : log1p((f[d] + n_own) / rate[j]);
+                sum[r] += rising(j, total) - (start + total) * growth;
             }
         }
         for (int r = 0; r < R; r++) {
             if (r >= n) continue;
             if (REGION == 1) sum[r] = warp_sum(sum[r]);
-            out[r] += constant + sum[r] - (focus[r * apart + 4 * d] + log_factorials[REGION][position]);
+            out[r] += sum[r] - (focus[r * apart + 4 * d] + log_factorials[REGION][position]);
         }
     }
 
