@@ -8,7 +8,9 @@ import pytest
 
 from bhclust._kernels import special
 from bhclust._kernels.engine import make_parts, n_slots_for
+from bhclust._kernels.multinomial import ListedMultinomialPart
 from bhclust._kernels.part import Member
+from bhclust._kernels.sparse_counts import SparsePoissonPart
 from bhclust._validation import BhclustError
 from bhclust.agglomerate import agglomerate
 from bhclust.mixing import Constant, DirichletProcess, Rose
@@ -25,8 +27,9 @@ from tests.oracles.exact import exact_f
 from tests.zoo import MODELS, MODELS_AND_HOLES, make_case
 
 # Wide tables that are mostly zero have kernels of their own.
-KINDS = (*MODELS, "words")
-KINDS_AND_HOLES = [*MODELS_AND_HOLES, ("words", 0.0), ("words", 0.25)]
+WIDE = {"words": SparsePoissonPart, "word_rows": ListedMultinomialPart}
+KINDS = (*MODELS, *WIDE)
+KINDS_AND_HOLES = [*MODELS_AND_HOLES, *((name, share) for name in WIDE for share in (0.0, 0.25))]
 METHODS = {
     "BHC-DP": (DirichletProcess(0.6), False),
     "BHC-γ": (Constant(0.3), False),
@@ -84,7 +87,7 @@ def test_same_tree_without_structure(name):
     shuffled = np.array(case.X)
     for column in shuffled.T:
         rng.shuffle(column)
-    if name == "multinomial":
+    if name in ("multinomial", "word_rows"):
         shuffled = case.X
     # A model that keeps the rows of its table has room for few others.
     model = case.model.resolve(shuffled) if name == "robust_time_series" else case.model
@@ -161,15 +164,23 @@ def test_counts_beyond_every_table():
         assert_same_tree(resolved, resolved.suffstats(X), DirichletProcess(1.0), False)
 
 
+@pytest.mark.parametrize("name", WIDE)
+def test_wide_tables_of_zeros_are_kept_as_lists(name):
+    case = make_case(name, 120, np.random.default_rng(2))
+    stats = case.model.suffstats(case.X)
+    assert [type(part) for part in make_parts(case.model, stats, 2)] == [WIDE[name]]
+
+
 @pytest.mark.parametrize("missing", [0.0, 0.1])
 def test_wide_tables_beyond_short_tables(monkeypatch, missing):
     """Where there are many columns, a table over counts is short: clusters soon go beyond it."""
     monkeypatch.setattr(special, "_TABLE_NUMBERS", 0)
     case = make_case("words", 200, np.random.default_rng(4), missing)
     X = np.where(case.X == 3, 90.0, case.X)  # a single count beyond it, too
-    model = Poisson().resolve(X)
-    for mixing, rose in METHODS.values():
-        assert_same_tree(model, model.suffstats(X), mixing, rose)
+    for kind in (Poisson, Multinomial) if not missing else (Poisson,):
+        model = kind().resolve(X)
+        for mixing, rose in METHODS.values():
+            assert_same_tree(model, model.suffstats(X), mixing, rose)
 
 
 def test_nothing_large_cancels_in_columns_of_rare_events():

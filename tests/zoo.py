@@ -63,6 +63,10 @@ def make_case(name: str, n: int, rng: np.random.Generator, missing: float = 0.0)
             Poisson(shape=rng.choice([0.3, 40.0], 80), rate=rng.choice([0.5, 3e4], 80)),
             _with_holes(_words(n, 80, rng), rng, missing),
         ),
+        "word_rows": lambda: (
+            Multinomial(concentration=rng.choice([0.01, 0.4], 80)),
+            _words(n, 80, rng),
+        ),
         "diagonal_gaussian": lambda: (
             DiagonalGaussian(strength=0.1, shape=1.5, rate=0.4),
             _with_holes(_clustered(n, 3, rng), rng, missing),
@@ -84,13 +88,13 @@ def make_case(name: str, n: int, rng: np.random.Generator, missing: float = 0.0)
         ),
     }
     model, X = builders[name]()
-    if name == "multinomial" and missing:
+    if name in ("multinomial", "word_rows") and missing:
         X[rng.random(n) < missing] = np.nan
     return Case(model.resolve(X), X)
 
 
 def _words(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-    rates = rng.gamma(0.1, 1.0, size=(3, d)) * rng.choice([0.05, 2.0], d)
+    rates = rng.gamma(0.1, 2.0, size=(3, d)) * rng.permutation(np.arange(d) % 8 == 0)
     return rng.poisson(rates[rng.integers(3, size=n)]).astype(float)
 
 

@@ -1,4 +1,4 @@
-"""Kernels for Poisson columns and for multinomial rows."""
+"""Kernels for Poisson columns whose counts are coded value by value."""
 
 from __future__ import annotations
 
@@ -13,18 +13,15 @@ from bhclust._kernels.compile import compiled, compiled_fast, compiled_inside, c
 from bhclust._kernels.part import Member, Part
 from bhclust._kernels.special import (
     TABLE_LENGTH,
-    log_gamma_at,
     log_gamma_table,
     stirling,
     table_length,
 )
 from bhclust._validation import FloatArray
-from bhclust.models.discrete import Multinomial, Poisson
+from bhclust.models.discrete import Poisson
 
 # A column with larger counts than this is not coded value by value.
 LARGEST_CODED_COUNT = 4095
-# Rising factorials of a column are tabulated for counts of an item up to this.
-_TABULATED_COUNT = 4
 
 PoissonPrior = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
@@ -294,224 +291,4 @@ def _add_poisson_unions(
                 size = focus_sizes[j] + sizes[slot, j]
                 value += _rising_at(rising, j, shape, log_gamma, log_prior_rate, total)
                 value -= (shape[j] + total) * _growth_at(growth, j, rate, size)
-        out[p] += value
-
-
-class MultinomialPart(Part):
-    """Rows of counts with one Dirichlet prior; an item costs its non-zero entries."""
-
-    def __init__(self, model: Multinomial, leaf_stats: FloatArray, n_slots: int) -> None:
-        n, width = leaf_stats.shape
-        d = width - 2
-        counts = leaf_stats[:, :d]
-        rows, columns = np.nonzero(counts)
-        self._pointer = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
-        self._column = columns.astype(np.int32)
-        self._count = counts[rows, columns].astype(np.int32)
-        self._coefficient = np.ascontiguousarray(leaf_stats[:, d])
-        totals = counts.sum(axis=1).astype(np.int64)
-        # Rows have few different totals: what depends on a total is looked up.
-        self._distinct_totals, self._total_code = np.unique(totals, return_inverse=True)
-        self._window = np.arange(n)
-        self._alpha = np.array(model.hyperparameter("concentration"))
-        self._total_alpha = float(self._alpha.sum())
-        self._slot_counts = np.zeros((n_slots, d), dtype=np.int32)
-        self._slot_totals = np.zeros(n_slots, dtype=np.int64)
-        self._slot_coefficients = np.zeros(n_slots)
-        self._table = log_gamma_table(self._alpha, table_length(d))
-        self._constant = float(gammaln(self._total_alpha) - self._table[:, 0].sum())
-        self._leaves = (self._pointer, self._column, self._count, self._coefficient, totals)
-        self._slots = (self._slot_counts, self._slot_totals, self._slot_coefficients)
-        self._focus_counts = np.zeros(d, dtype=np.int32)
-        self._focus_total = 0
-        self._focus_coefficient = 0.0
-        self._focus_log_f = 0.0
-        self._rising = np.zeros((d, _TABULATED_COUNT))
-        self._steps = np.arange(_TABULATED_COUNT)
-
-    def focus(self, member: Member) -> None:
-        self._focus_counts[:] = 0
-        self._focus_total, self._focus_coefficient = _add_multinomial(
-            *member, *self._leaves, *self._slots, self._focus_counts
-        )
-        self._focus_log_f = _multinomial_log_f(
-            self._focus_counts,
-            self._focus_total,
-            self._focus_coefficient,
-            self._alpha,
-            self._total_alpha,
-            self._table,
-            self._constant,
-        )
-        shifted = (self._alpha + self._focus_counts)[:, None] + self._steps
-        np.cumsum(np.log(shifted), axis=1, out=self._rising)
-
-    def add_singles(self, start: int, stop: int, out: FloatArray) -> None:
-        before = self._total_alpha + self._focus_total
-        of_total = self._focus_log_f + gammaln(before) - gammaln(before + self._distinct_totals)
-        _add_multinomial_singles(
-            self._window[start:stop],
-            *self._leaves[:4],
-            self._total_code,
-            of_total,
-            self._rising,
-            self._alpha,
-            self._focus_counts,
-            out,
-        )
-
-    def add_clusters(self, slots: npt.NDArray[np.int64], out: FloatArray) -> None:
-        _add_multinomial_unions(
-            self._focus_counts,
-            self._focus_total,
-            self._focus_coefficient,
-            *self._slots,
-            slots,
-            self._alpha,
-            self._total_alpha,
-            self._table,
-            self._constant,
-            out,
-        )
-
-    def merge(self, left: Member, right: Member, slot: int) -> float:
-        return float(
-            _merge_multinomial(
-                *left,
-                *right,
-                slot,
-                *self._leaves,
-                *self._slots,
-                self._alpha,
-                self._total_alpha,
-                self._table,
-                self._constant,
-            )
-        )
-
-    def compact(self, keep: npt.NDArray[np.int64]) -> None:
-        self._window = self._window[keep]
-
-
-@compiled
-def _add_multinomial(
-    is_leaf,
-    index,
-    pointer,
-    column,
-    count,
-    coefficient,
-    totals,
-    slot_counts,
-    slot_totals,
-    slot_coefficients,
-    counts_out,
-):
-    """Add a cluster's counts to the given row; return its total and log coefficients."""
-    if is_leaf:
-        for entry in range(pointer[index], pointer[index + 1]):
-            counts_out[column[entry]] += count[entry]
-        return totals[index], coefficient[index]
-    for j in range(len(counts_out)):
-        counts_out[j] += slot_counts[index, j]
-    return slot_totals[index], slot_coefficients[index]
-
-
-@compiled
-def _multinomial_log_f(counts, total, coefficient, alpha, total_alpha, table, constant):
-    out = constant + coefficient - math.lgamma(total_alpha + total)
-    for j in range(len(counts)):
-        out += log_gamma_at(table, j, alpha[j], counts[j])
-    return out
-
-
-@compiled
-def _merge_multinomial(
-    left_is_leaf,
-    left,
-    right_is_leaf,
-    right,
-    slot,
-    pointer,
-    column,
-    count,
-    coefficient,
-    totals,
-    slot_counts,
-    slot_totals,
-    slot_coefficients,
-    alpha,
-    total_alpha,
-    table,
-    constant,
-):
-    for j in range(slot_counts.shape[1]):
-        slot_counts[slot, j] = 0
-    total, coefficients = 0, 0.0
-    for side in range(2):
-        more, extra = _add_multinomial(
-            left_is_leaf if side == 0 else right_is_leaf,
-            left if side == 0 else right,
-            pointer,
-            column,
-            count,
-            coefficient,
-            totals,
-            slot_counts,
-            slot_totals,
-            slot_coefficients,
-            slot_counts[slot],
-        )
-        total += more
-        coefficients += extra
-    slot_totals[slot] = total
-    slot_coefficients[slot] = coefficients
-    return _multinomial_log_f(
-        slot_counts[slot], total, coefficients, alpha, total_alpha, table, constant
-    )
-
-
-@compiled
-def _add_multinomial_singles(
-    rows, pointer, column, count, coefficient, total_code, of_total, rising, alpha, focus, out
-):
-    for p in range(len(rows)):
-        row = rows[p]
-        value = of_total[total_code[row]] + coefficient[row]
-        for entry in range(pointer[row], pointer[row + 1]):
-            j, x = column[entry], count[entry]
-            if x <= rising.shape[1]:
-                value += rising[j, x - 1]
-            else:
-                start = alpha[j] + focus[j]
-                value += math.lgamma(start + x) - math.lgamma(start)
-        out[p] += value
-
-
-@compiled_fast
-def _add_multinomial_unions(
-    focus,
-    focus_total,
-    focus_coefficient,
-    slot_counts,
-    slot_totals,
-    slot_coefficients,
-    slots,
-    alpha,
-    total_alpha,
-    table,
-    constant,
-    out,
-):
-    for p in range(len(slots)):
-        other = slot_counts[slots[p]]
-        total = focus_total + slot_totals[slots[p]]
-        value = constant + focus_coefficient + slot_coefficients[slots[p]]
-        value -= math.lgamma(total_alpha + total)
-        for j in range(len(focus)):
-            count = focus[j] + other[j]
-            if count < table.shape[1]:
-                value += table[j, count]
-            else:
-                value += stirling(alpha[j] + count)
         out[p] += value

@@ -14,7 +14,6 @@ from bhclust._kernels import nodes
 from bhclust._kernels.coded import CategoricalPart
 from bhclust._kernels.counts import (
     LARGEST_CODED_COUNT,
-    MultinomialPart,
     PoissonPart,
     largest_count,
 )
@@ -23,6 +22,7 @@ from bhclust._kernels.experts import ExpertPart
 from bhclust._kernels.full import FullPart
 from bhclust._kernels.inducing import InducingPart
 from bhclust._kernels.loop import CompiledLoop
+from bhclust._kernels.multinomial import multinomial_part
 from bhclust._kernels.part import ROWS_AT_ONCE, Member, Part
 from bhclust._kernels.robust import RobustSeriesPart
 from bhclust._kernels.series import series_part
@@ -59,7 +59,7 @@ _ROW_BLOCK = 128
 _PARTS: dict[type[ClusterModel], Callable[[Any, FloatArray, int], Part]] = {
     Bernoulli: CategoricalPart,
     Categorical: CategoricalPart,
-    Multinomial: MultinomialPart,
+    Multinomial: multinomial_part,
     Poisson: PoissonPart,
     DiagonalGaussian: DiagonalPart,
     Gaussian: FullPart,
