@@ -69,6 +69,13 @@ def _draw(kind: str, label: np.ndarray, d: int, n_clusters: int, rng: Any) -> np
     if kind == "poisson":
         rate = rng.choice([1.0, 4.0, 12.0], size=(n_clusters, d))
         return rng.poisson(rate[label]).astype(float)
+    if kind == "rows":
+        share = rng.dirichlet(np.ones(d), size=n_clusters)
+        return rng.multinomial(60, share[label]).astype(float)
+    if kind == "words":  # a few dozen of thousands, the commonest in most documents
+        common = 1 / np.arange(1.0, d + 1)
+        rate = 15 * common * rng.gamma(0.3, 1 / 0.3, size=(n_clusters, d))
+        return rng.poisson(rate[label]).astype(float)
     if kind == "mixed":
         blocks = [("binary", d // 3), ("categorical", d // 3), ("real", d - 2 * (d // 3))]
         return np.hstack([_draw(name, label, width, n_clusters, rng) for name, width in blocks])
@@ -212,6 +219,7 @@ TARGETS = [
     ("real", "Gaussian", 64, 10.0, 5_000),
     ("categorical", "Categorical", 16, 0.60, 10_000),
     ("poisson", "Poisson", 16, 0.60, 10_000),
+    ("rows", "Multinomial", 16, 0.60, 10_000),
     ("mixed", "Mixed", 48, 1.00, 10_000),
 ]
 
@@ -282,6 +290,20 @@ def hard(run_case: Any, scale: float, repeats: int) -> list[dict[str, Any]]:
                     "ratio": ratio(result, easy),
                 }
             )
+    return rows
+
+
+def words(run_case: Any, scale: float, repeats: int) -> list[dict[str, Any]]:
+    """Tables of words: thousands of columns, a few dozen of them not zero in a row."""
+    rows = []
+    for n in (1_000, 2_000, 4_000):
+        size, d = max(50, int(n * scale)), max(100, int(10_000 * scale))
+        scipy = run_case({"tool": "scipy", "data": "words", "n": size, "d": d, "repeats": 1})
+        row: dict[str, Any] = {"n": size, "d": d, "scipy": scipy}
+        for model in ("Poisson", "Multinomial"):
+            row[model] = run_case(bhclust_case("words", model, size, d, repeats=repeats))
+            row[f"{model} ratio"] = ratio(row[model], row["scipy"])
+        rows.append(row)
     return rows
 
 
@@ -392,6 +414,7 @@ SECTIONS = {
     "targets": targets,
     "growth": growth,
     "hard": hard,
+    "words": words,
     "peers": peers,
     "threads": threads,
 }
