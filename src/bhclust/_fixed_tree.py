@@ -23,6 +23,7 @@ from bhclust._kernels.compile import compiled
 from bhclust._kernels.passes import upward
 from bhclust._validation import BhclustError, FloatArray
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
+from bhclust.models._columnwise import row_blocks
 from bhclust.models.base import ClusterModel
 from bhclust.tree import Tree
 
@@ -75,8 +76,12 @@ class FixedTree(NamedTuple):
         nodes = np.flatnonzero(weights > 1e-18)
         if self.on_device is not None:
             return self.on_device.gradient(model, nodes, weights[nodes])
-        stats = self.stats if len(nodes) == len(weights) else self.stats[nodes]
-        return model.gradient(np.ascontiguousarray(stats), weights[nodes])
+        out: dict[str, FloatArray] = {}
+        for rows in row_blocks(len(nodes), self.stats.shape[1]):
+            some = nodes[rows]
+            slopes = model.gradient(self.stats[some], weights[some])
+            out = {name: out.get(name, 0.0) + slope for name, slope in slopes.items()}
+        return out
 
 
 class Evaluation(NamedTuple):

@@ -26,6 +26,8 @@ from bhclust.models.base import ClusterModel, Column, Hyperparameter
 
 # Largest number of (item, cluster, feature) triples held at once: 16 MiB an array.
 _BLOCK = 1 << 21
+# Largest number of statistics of rows that are worked on together.
+_ROW_BLOCK = 1 << 19
 
 # A column whose spread is below this many float64 spacings of its values is constant to rounding.
 _CONSTANT_SPACINGS = 16
@@ -56,8 +58,17 @@ class ColumnwiseModel(ClusterModel):
 
     def log_marginal(self, stats: FloatArray) -> FloatArray:
         """Return ``log f(D)`` of each cluster, normalised over data, shape ``(m,)``."""
-        # A C-contiguous sum over the last axis adds each row in the same order in every batch.
         xp = arrays_of(stats).xp
+        if xp is not np:
+            return self._sums_of_terms(stats, xp)
+        out = np.empty(len(stats))
+        for rows in row_blocks(*stats.shape):
+            out[rows] = self._sums_of_terms(stats[rows], np)
+        return out
+
+    def _sums_of_terms(self, stats: FloatArray, xp: Any) -> FloatArray:
+        """Return ``log f`` of a block of clusters; ``xp`` is the library of their arrays."""
+        # A C-contiguous sum over the last axis adds each row in the same order in every batch.
         terms: FloatArray = xp.ascontiguousarray(self.feature_log_marginal(stats)).sum(axis=1)
         return terms
 
@@ -288,6 +299,13 @@ def log_rising_slope(start: FloatArray, steps: FloatArray) -> FloatArray:
     digamma = arrays_of(steps).digamma
     slope: FloatArray = digamma(start + steps) - digamma(start)
     return slope
+
+
+def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
+    """Cut rows of statistics into blocks whose work arrays stay in the cache, or nearly so."""
+    step = max(1, _ROW_BLOCK // max(width, 1))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
 
 
 def pair_blocks(n_items: int, n_clusters: int, width: int) -> Iterator[tuple[slice, slice]]:

@@ -403,9 +403,7 @@ class Multinomial(ColumnwiseModel):
         coefficient = _log_coefficient(values)
         return np.hstack([dense(values), coefficient[:, None], present[:, None]])
 
-    def log_marginal(self, stats: FloatArray) -> FloatArray:
-        """Return ``log f(D)`` of each cluster, normalised over data, shape ``(m,)``."""
-        xp = arrays_of(stats).xp
+    def _sums_of_terms(self, stats: FloatArray, xp: Any) -> FloatArray:
         (concentration,) = self._parameters_like(stats, "concentration")
         counts = xp.ascontiguousarray(stats[:, :-2])
         terms = xp.ascontiguousarray(log_rising(concentration, counts)).sum(axis=1)
