@@ -361,9 +361,8 @@ def fit_tree(
     if sampled:
         _progress.reserve(n**2)
         say(f"learning on a sample of {plan.learn_rows} of {n} rows")
-        sample = build(used)
     learned = alternate(
-        sample if sampled else builder,
+        build(used) if sampled else builder,
         coordinates,
         max_iter=plan.max_iter,
         n_restarts=plan.n_restarts,
@@ -372,13 +371,14 @@ def fit_tree(
     )
     values = hyperparameter_values(learned.prior, names)
     info = LearningInfo(names, learned.steps, learned.stopped, min(n, plan.learn_rows))
-    tree, origin = learned.tree, learned.origin
+    tree, origin, path, best = learned.tree, learned.origin, learned.path, learned.prior
     if sampled:
+        del learned, tree, used  # the sample's tree may be as large as the table
         _progress.reserve(0)
         _begin_tree(builder, "building the tree of all rows")
-        tree = builder(learned.prior)
+        tree = builder(best)
         origin = builder.origin
-    return _finished(builder, learned.prior, tree, values, learned.path, info, plan, origin)
+    return _finished(builder, best, tree, values, path, info, plan, origin)
 
 
 def make_coordinates(

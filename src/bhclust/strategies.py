@@ -7,7 +7,7 @@ directly comparable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,8 @@ STRATEGIES: dict[str, tuple[str, ...]] = {
     "best": ("greedy", "ward", "average"),
     "all": ("greedy", "ward", "average", "rounds"),
 }
+# Statistics of a linkage tree that take more than this are made again for every prior.
+_KEPT_BYTES = 1 << 28
 
 
 class Leaves(NamedTuple):
@@ -113,22 +115,33 @@ class Builder:
         self.origin = ""
         self.search = SearchInfo("none", 0, 0)
         self.candidates: dict[str, float] = {}
+        self._topology: dict[str, npt.NDArray[np.int32]] = {}
         self._linkage: dict[str, FixedTree] = {}
 
     def __call__(self, prior: Prior, known: Tree | None = None) -> Tree:
         """Return the tree of highest evidence; several candidates include the known topology."""
-        origins = self._affordable(prior.mixing)
-        found = []
-        for place, origin in enumerate(origins):
-            with _progress.part(place, len(origins)):
-                found.append(self._candidate(origin, prior))
-        if known is not None and len(self.tried) > 1:
-            fixed = FixedTree.of(known)
-            found.append(Candidate(fixed, "kept", evaluate(fixed, *prior).value, None))
-        self.candidates = {candidate.origin: candidate.evidence for candidate in found}
-        best = max(found, key=lambda candidate: candidate.evidence)
+        self.candidates = {}
+        best: Candidate | None = None
+        for candidate in self._candidates(prior, known):
+            self.candidates[candidate.origin] = candidate.evidence
+            # Only the best is kept: a tree may be as large as the table, or larger.
+            if best is None or candidate.evidence > best.evidence:
+                best = candidate
+            del candidate
+        assert best is not None
         self.origin = best.origin
         return self._score(best.fixed.parent, prior) if best.tree is None else best.tree
+
+    def _candidates(self, prior: Prior, known: Tree | None) -> Iterator[Candidate]:
+        origins = self._affordable(prior.mixing)
+        for place, origin in enumerate(origins):
+            with _progress.part(place, len(origins)):
+                candidate = self._candidate(origin, prior)
+            yield candidate
+            del candidate
+        if known is not None and len(self.tried) > 1:
+            fixed = FixedTree.of(known)
+            yield Candidate(fixed, "kept", evaluate(fixed, *prior).value, None)
 
     @property
     def learning_device(self) -> DeviceName:
@@ -180,10 +193,16 @@ class Builder:
         """Return a linkage tree; its topology and statistics are the same for every prior."""
         if self.leaves.features is None:
             raise BhclustError(f"strategy={method!r} needs rows of numbers for the linkage.")
-        if method not in self._linkage:
-            parent = linkage_parent(self.leaves.features(), self.leaves.weight, method)
-            self._linkage[method] = FixedTree.of(self._score(parent, prior))
-        return self._linkage[method]
+        if method in self._linkage:
+            return self._linkage[method]
+        if method not in self._topology:
+            features = self.leaves.features()
+            self._topology[method] = linkage_parent(features, self.leaves.weight, method)
+            del features
+        fixed = FixedTree.of(self._score(self._topology[method], prior))
+        if fixed.stats.nbytes <= _KEPT_BYTES:
+            self._linkage[method] = fixed
+        return fixed
 
 
 def _judged(tree: Tree, origin: str, prior: Prior) -> Candidate:
