@@ -51,6 +51,7 @@ ORDER = (
     "learn",
     "randomised",
     "_whole_numbers",
+    "_wide_counts",
     "_partitions",
     "_growing_any",
     "growing",

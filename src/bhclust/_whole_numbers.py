@@ -35,7 +35,7 @@ _MOST_ROWS, _FEWEST_ROWS, _MOST_WORK = 300, 60, 5_000_000
 _NARROW, _NARROW_ROWS = 8, 150
 
 # A whole number is a count until its column says otherwise at odds of twenty to one.
-_LOG_ODDS = float(np.log(20.0))
+LOG_ODDS = float(np.log(20.0))
 
 _MODELS: dict[str, type[ClusterModel]] = {
     "binary": Bernoulli,
@@ -81,7 +81,7 @@ def settle_whole_numbers(table: Table, weight: FloatArray) -> Table:
     if not len(open_columns) or sparse.issparse(table.values):
         return table
     gain = measurement_gains(table, weight, open_columns)
-    measured = set(open_columns[gain > _LOG_ODDS].tolist())
+    measured = set(open_columns[gain > LOG_ODDS].tolist())
     columns = tuple(
         column._replace(kind="real") if j in measured else column
         for j, column in enumerate(table.columns)
@@ -115,7 +115,7 @@ def measurement_gains(table: Table, weight: FloatArray, counts: IntArray) -> Flo
     array of shape (n_counts,)
     """
     rng = np.random.default_rng(0)
-    rows = _sample(weight, table.shape[1], rng)
+    rows = sample_rows(weight, table.shape[1], rng)
     items = Items(np.asarray(table.values)[rows], weight[rows], table.columns)
     spread = items.values.copy()
     spread[:, counts] += rng.random((len(rows), len(counts))) - 0.5
@@ -133,7 +133,8 @@ def measurement_gains(table: Table, weight: FloatArray, counts: IntArray) -> Flo
     return found
 
 
-def _sample(weight: FloatArray, n_columns: int, rng: np.random.Generator) -> IntArray:
+def sample_rows(weight: FloatArray, n_columns: int, rng: np.random.Generator) -> IntArray:
+    """Return rows to ask: few enough for the trees of them to cost next to nothing."""
     rows = np.flatnonzero(weight > 0)
     size = _NARROW_ROWS
     if n_columns > _NARROW:

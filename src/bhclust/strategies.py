@@ -182,7 +182,10 @@ class Builder:
         fixed = self._linked("ward" if origin == "ward" else "average", prior)
         if self.rose and not isinstance(mixing, DirichletProcess):
             binary = self._score(fixed.parent, prior)
-            return _judged(self._score(collapsed(binary, mixing), prior), origin, prior)
+            del fixed
+            parent = collapsed(binary, mixing)
+            del binary
+            return _judged(self._score(parent, prior), origin, prior)
         return Candidate(fixed, origin, evaluate(fixed, model, mixing).value, None)
 
     def _score(self, parent: npt.NDArray[np.int32], prior: Prior) -> Tree:

@@ -26,13 +26,14 @@ from bhclust._validation import (
     check_sample_weight,
 )
 from bhclust._whole_numbers import settle_whole_numbers
+from bhclust._wide_counts import suited_model
 from bhclust.agglomerate import EngineName, score_tree
 from bhclust.estimators._view import ViewMixin
 from bhclust.estimators.growth import GrowingMixin
 from bhclust.explanations import FeatureContribution
 from bhclust.learn import Fitted, Plan, fit_tree
 from bhclust.mixing import Constant, DirichletProcess, Mixing, Rose
-from bhclust.models import ClusterModel, choose_model, named_model
+from bhclust.models import ClusterModel, named_model
 from bhclust.models.base import Kind
 from bhclust.models.spec import model_spec
 from bhclust.randomised import RANDOMISED, Items, compact, fit_randomised, pooled_by_label
@@ -360,7 +361,7 @@ class _TreeClustering(GrowingMixin, ViewMixin, ClusterMixin, BaseEstimator):  # 
 
     def _make_model(self, table: Table, weight: FloatArray) -> ClusterModel:
         if isinstance(self.model, str) and self.model == "auto":
-            return choose_model(table.columns, table.values, weight)
+            return suited_model(table, weight)
         return self._given_model()
 
     def _encode(self, X: Any) -> Any:
