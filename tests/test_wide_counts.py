@@ -62,6 +62,7 @@ def test_counts_whose_totals_belong_to_the_clusters_are_poisson():
 
 def test_only_wide_complete_tables_of_counts_are_asked():
     assert model_of(DOCUMENTS[:, :63]) is Poisson
+    assert model_of(DOCUMENTS[:9]) is Poisson
     holes = DOCUMENTS.astype(float)
     holes[0, 0] = np.nan
     assert model_of(holes) is Poisson

@@ -23,8 +23,9 @@ from bhclust.models import ClusterModel, Multinomial, Poisson, choose_model
 from bhclust.randomised import Items
 from bhclust.tables import Table
 
-# A few counts side by side are rather quantities of their own than parts of a whole.
-_FEWEST_COLUMNS = 64
+# A few counts side by side are rather quantities of their own than parts of a whole, and the
+# totals of a few rows can be anything.
+_FEWEST_COLUMNS, _FEWEST_ROWS = 64, 10
 
 
 def suited_model(table: Table, weight: FloatArray) -> ClusterModel:
@@ -52,8 +53,9 @@ def suited_model(table: Table, weight: FloatArray) -> ClusterModel:
     Multinomial(concentration=None, row_total=None)
     """
     model = choose_model(table.columns, table.values, weight)
-    wide = isinstance(model, Poisson) and table.shape[1] >= _FEWEST_COLUMNS
-    if wide and _is_complete(table) and gain_of_shares(table, weight) > LOG_ODDS:
+    wide = table.shape[1] >= _FEWEST_COLUMNS and (weight > 0).sum() >= _FEWEST_ROWS
+    asked = wide and isinstance(model, Poisson) and _is_complete(table)
+    if asked and gain_of_shares(table, weight) > LOG_ODDS:
         return Multinomial()
     return model
 
