@@ -9,9 +9,9 @@ ties do not hang on the order of additions.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from bhclust._validation import FloatArray, IntArray
 from bhclust.coalescent._loops import (
@@ -22,9 +22,11 @@ from bhclust.coalescent._loops import (
     log_local,
     prepare_pair,
 )
+from bhclust.coalescent._rejection import LATER, Limits, Rejection, place_of, screen
 
-BoolArray = npt.NDArray[np.bool_]
 MAX_PROBABILITY, MIN_DURATION = 0, 1
+#: most partners on a list, and most pairs that are screened before the rest of them is looked at
+LONGEST, CHUNK = 16, 64
 _SPLITTER = float(2**19 + 1)
 
 
@@ -100,100 +102,187 @@ def precedes(
     return node < other_node
 
 
+class Shortlists(NamedTuple):
+    """The best partners of each live lineage, best first.
+
+    All other partners of a lineage come after its bound, or are the bound: it is the last partner
+    of a list that was full, and stays when partners on the list are merged away. A lineage whose
+    list is empty is known by its bound alone until that comes up as the best key of all.
+
+    Attributes
+    ----------
+    ages, gains, ids : arrays, shape (n, `LONGEST`)
+        Keys and node numbers of the partners.
+    counts, lengths : arrays of int, shape (n,)
+        How many partners are on a list, and how many may be: twice as many each time it has run
+        empty, for some lineages have partners that are sought by all.
+    last_ages, last_gains, last_ids : arrays, shape (n,)
+        The bounds.
+    last_places : array of int, shape (n,)
+        `place_of` the ages of the bounds, a little later.
+    """
+
+    ages: FloatArray
+    gains: FloatArray
+    ids: IntArray
+    counts: IntArray
+    lengths: IntArray
+    last_ages: FloatArray
+    last_gains: FloatArray
+    last_ids: IntArray
+    last_places: IntArray
+
+    @classmethod
+    def of(cls, n: int) -> Shortlists:
+        """Return empty lists that nothing is known about."""
+        keys = np.empty((n, LONGEST)), np.empty((n, LONGEST)), np.empty((n, LONGEST), np.intp)
+        counts, lengths = np.zeros(n, np.intp), np.ones(n, np.intp)
+        last = np.full(n, np.inf), np.full(n, -np.inf), np.full(n, -1, np.intp)
+        return cls(*keys, counts, lengths, *last, np.full(n, place_of(np.inf)))
+
+
 @compiled
-def scan_all(
+def clear(best: Shortlists, slot: int, length: int) -> None:
+    """Empty a list, and forget its bound."""
+    best.counts[slot], best.lengths[slot] = 0, length
+    best.last_ages[slot], best.last_gains[slot], best.last_ids[slot] = np.inf, -np.inf, -1
+    best.last_places[slot] = place_of(np.inf)
+
+
+@compiled
+def enlist(best: Shortlists, slot: int, age: float, gain: float, node: int) -> None:
+    """Put a partner on a lineage's list if it comes before the bound."""
+    last = best.last_ages[slot], best.last_gains[slot], best.last_ids[slot]
+    if not precedes(age, gain, node, *last):
+        return
+    ages, gains, ids = best.ages[slot], best.gains[slot], best.ids[slot]
+    count, length = best.counts[slot], best.lengths[slot]
+    place = min(count, length - 1)
+    while place > 0 and precedes(
+        age, gain, node, ages[place - 1], gains[place - 1], ids[place - 1]
+    ):
+        ages[place], gains[place], ids[place] = ages[place - 1], gains[place - 1], ids[place - 1]
+        place -= 1
+    ages[place], gains[place], ids[place] = age, gain, node
+    best.counts[slot] = min(count + 1, length)
+    if best.counts[slot] == length:
+        best.last_ages[slot] = ages[length - 1]
+        best.last_gains[slot] = gains[length - 1]
+        best.last_ids[slot] = ids[length - 1]
+        best.last_places[slot] = place_of(ages[length - 1] * (1.0 + LATER))
+
+
+@compiled
+def strike(best: Shortlists, n_live: int, left: int, right: int) -> None:
+    """Take two nodes that have met off all lists."""
+    for slot in range(n_live):
+        ages, gains, ids = best.ages[slot], best.gains[slot], best.ids[slot]
+        kept = 0
+        for place in range(best.counts[slot]):
+            if ids[place] != left and ids[place] != right:
+                ages[kept], gains[kept], ids[kept] = ages[place], gains[place], ids[place]
+                kept += 1
+        best.counts[slot] = kept
+
+
+@compiled
+def scan(
     spec: PairSpec,
+    test: Rejection,
     messages: FloatArray,
     spreads: FloatArray,
     ages: FloatArray,
-    n_live: int,
     ids: IntArray,
-    best_age: FloatArray,
-    best_gain: FloatArray,
-    best_id: IntArray,
+    best: Shortlists,
+    first_slot: int,
+    last_slot: int,
+    n_others: int,
+    for_both: bool,
+    length: int,
     n_terms: int,
 ) -> None:
-    """Find the best partner of every lineage from scratch."""
+    """Make the lists of some lineages anew from the first ``n_others``, or from those before each.
+
+    ``for_both``: a lineage is put on its partners' lists as well. ``n_others`` is negative if
+    those before are meant. (One entry for all uses: each would take seconds to compile.)
+    """
     first, second = np.empty(n_terms), np.empty(n_terms)
-    for i in range(n_live):
-        best_age[i], best_gain[i], best_id[i] = np.inf, -np.inf, -1
-    for i in range(n_live):
-        for j in range(i):
-            age, gain = pair_key(spec, messages, spreads, ages, i, j, first, second)
-            if precedes(age, gain, ids[j], best_age[i], best_gain[i], best_id[i]):
-                best_age[i], best_gain[i], best_id[i] = age, gain, ids[j]
-            if precedes(age, gain, ids[i], best_age[j], best_gain[j], best_id[j]):
-                best_age[j], best_gain[j], best_id[j] = age, gain, ids[i]
+    kept, one = np.empty(CHUNK, np.intp), np.empty(1, np.intp)
+    limits = Limits(best.last_ages, best.last_gains, best.last_places)
+    for slot in range(first_slot, last_slot + 1):
+        clear(best, slot, length)
+        end = slot if n_others < 0 else n_others
+        start = 0 * end  # a literal 0 would be a type of its own to numba, and one more kernel
+        while start < end:
+            # Small steps first, for each pair that is found makes the limit stricter.
+            stop = min(end, start + min(CHUNK, max(1, start)))
+            n_kept = screen(
+                spec, test, messages, spreads, ages, slot, start, stop, limits, for_both, first,
+                kept,
+            )  # fmt: skip
+            for position in range(n_kept):
+                j = kept[position]
+                # The pairs before may have made it stricter in the midst of a step.
+                if j == slot or (
+                    test.is_on
+                    and position > 0
+                    and not screen(
+                        spec, test, messages, spreads, ages, slot, j, j + 1, limits, for_both,
+                        first, one,
+                    )
+                ):  # fmt: skip
+                    continue
+                age, gain = pair_key(spec, messages, spreads, ages, slot, j, first, second)
+                # Most calls are spared: they cost as much as the key of complete rows.
+                if age <= best.last_ages[slot]:
+                    enlist(best, slot, age, gain, ids[j])
+                if for_both and age <= best.last_ages[j]:
+                    enlist(best, j, age, gain, ids[slot])
+            start = stop
 
 
 @compiled
-def scan_one(
-    spec: PairSpec,
-    messages: FloatArray,
-    spreads: FloatArray,
-    ages: FloatArray,
-    n_live: int,
-    ids: IntArray,
-    best_age: FloatArray,
-    best_gain: FloatArray,
-    best_id: IntArray,
-    stale: BoolArray,
-    slot: int,
-    is_new: bool,
-    n_terms: int,
-) -> None:
-    """Find the best partner of one lineage; a new lineage may also become that of others."""
-    first, second = np.empty(n_terms), np.empty(n_terms)
-    best_age[slot], best_gain[slot], best_id[slot] = np.inf, -np.inf, -1
-    stale[slot] = False
-    for j in range(n_live):
-        if j == slot:
-            continue
-        age, gain = pair_key(spec, messages, spreads, ages, slot, j, first, second)
-        if precedes(age, gain, ids[j], best_age[slot], best_gain[slot], best_id[slot]):
-            best_age[slot], best_gain[slot], best_id[slot] = age, gain, ids[j]
-        # The key of a stale lineage is a bound: all its partners come after it or tie with it.
-        # A new partner that beats the bound is the best; one that ties is settled by a rescan.
-        if is_new and (
-            age < best_age[j]
-            or (age == best_age[j] and gain > best_gain[j])
-            or (
-                not stale[j]
-                and age == best_age[j]
-                and gain == best_gain[j]
-                and ids[slot] < best_id[j]
-            )
-        ):
-            best_age[j], best_gain[j], best_id[j] = age, gain, ids[slot]
-            stale[j] = False
+def live_from(following: IntArray, node: int) -> int:
+    """Return the first node from one on that has not met another; dead ones point further on."""
+    while following[node] != node:
+        following[node] = following[following[node]]
+        node = following[node]
+    return node
 
 
 @compiled
-def pick(
-    n_live: int,
-    ids: IntArray,
-    best_age: FloatArray,
-    best_gain: FloatArray,
-    best_id: IntArray,
-    stale: BoolArray,
-) -> int:
-    """Return the slot of the best key; a stale one wins ties, for it must be looked at again."""
-    winner = 0
-    for i in range(1, n_live):
-        if best_age[i] != best_age[winner]:
-            better = best_age[i] < best_age[winner]
-        elif best_gain[i] != best_gain[winner]:
-            better = best_gain[i] > best_gain[winner]
-        elif stale[i] != stale[winner]:
-            better = stale[i]
+def pick(n_live: int, ids: IntArray, best: Shortlists, following: IntArray) -> int:
+    """Return the slot of the best key; that of an empty list is the best it can still have.
+
+    Without the node numbers, thousands of equal rows would all have to be looked at again and
+    again: the lists of all of them hold the same few.
+    """
+    winner, winner_age, winner_gain = -1, np.inf, -np.inf
+    winner_low, winner_high, winner_is_empty = -1, -1, False
+    for i in range(n_live):
+        is_empty = best.counts[i] == 0
+        if is_empty:
+            age, gain = best.last_ages[i], best.last_gains[i]
         else:
-            low = min(ids[i], best_id[i])
-            other_low = min(ids[winner], best_id[winner])
-            better = low < other_low or (
-                low == other_low and max(ids[i], best_id[i]) < max(ids[winner], best_id[winner])
-            )
-        if better:
-            winner = i
+            age, gain = best.ages[i, 0], best.gains[i, 0]
+        if winner >= 0 and (age > winner_age or (age == winner_age and gain < winner_gain)):
+            continue
+        if is_empty:
+            # All partners that are left come after the bound, which may be by their numbers only.
+            partner = live_from(following, best.last_ids[i] + 1)
+            if partner == ids[i]:
+                partner = live_from(following, partner + 1)
+        else:
+            partner = best.ids[i, 0]
+        low, high = min(ids[i], partner), max(ids[i], partner)
+        if (
+            winner < 0
+            or age < winner_age
+            or gain > winner_gain
+            or (low, high, is_empty) < (winner_low, winner_high, winner_is_empty)
+        ):
+            winner, winner_age, winner_gain = i, age, gain
+            winner_low, winner_high, winner_is_empty = low, high, is_empty
     return winner
 
 

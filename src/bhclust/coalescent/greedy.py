@@ -9,15 +9,17 @@ import numpy as np
 
 from bhclust._validation import FloatArray, IntArray, check_choice
 from bhclust.coalescent._greedy_loops import (
+    LONGEST,
     MAX_PROBABILITY,
     MIN_DURATION,
-    BoolArray,
+    Shortlists,
     pick,
-    scan_all,
-    scan_one,
+    scan,
     scan_step,
+    strike,
 )
 from bhclust.coalescent._loops import merge_pair
+from bhclust.coalescent._rejection import put_deviation, rejection
 from bhclust.coalescent.history import Merges, tree_of_merges
 from bhclust.coalescent.processes import Leaves
 from bhclust.tree import Tree
@@ -104,48 +106,51 @@ def _empty_merges(n: int) -> Merges:
     return Merges(np.empty(n - 1, np.intp), np.empty(n - 1, np.intp), np.empty(n - 1))
 
 
-def _rate1(leaves: Leaves, progress: Progress | None) -> Merges:
+def _rate1(leaves: Leaves, progress: Progress | None, reject_early: bool = True) -> Merges:
     """Search lazily: a pair's age never changes while both lineages live.
 
-    Every lineage keeps its best partner. When that partner is merged away, the lineage goes stale
-    and keeps its key as a bound, for its remaining partners cannot do better; it is looked at
-    again only if that bound comes up as the best key of all.
+    Every lineage keeps a short list of its best partners. When all of them are merged away, it
+    is known by a bound, for its remaining partners cannot do better; it is looked at again only
+    if that bound comes up as the best key of all.
     """
     n, n_terms = leaves.n_leaves, leaves.n_terms
     live = _Lineages.of(leaves)
+    test = rejection(leaves.spec, live.messages, live.spreads, reject_early)
     merges = _empty_merges(n)
-    best_age, best_gain = np.empty(n), np.empty(n)
-    best_id = np.full(n, -1, dtype=np.intp)
-    stale: BoolArray = np.zeros(n, dtype=np.bool_)
+    best = Shortlists.of(n)
     slot_of = np.full(2 * n - 1, -1, dtype=np.intp)
     slot_of[:n] = np.arange(n)
-    scan_all(leaves.spec, *live[:3], n, live.ids, best_age, best_gain, best_id, n_terms)
+    following = np.arange(2 * n + 1)
+    scan(leaves.spec, test, *live, best, 1, n - 1, -1, True, 1, n_terms)
     for k in range(n - 1):
         m = n - k
-        winner = pick(m, live.ids, best_age, best_gain, best_id, stale)
-        while stale[winner]:
-            scan_one(
-                leaves.spec, *live[:3], m, live.ids, best_age, best_gain, best_id, stale,
-                winner, False, n_terms,
-            )  # fmt: skip
-            winner = pick(m, live.ids, best_age, best_gain, best_id, stale)
-        pair = sorted((int(live.ids[winner]), int(best_id[winner])))
+        winner = pick(m, live.ids, best, following)
+        while best.counts[winner] == 0:
+            length = min(2 * int(best.lengths[winner]), LONGEST)
+            scan(leaves.spec, test, *live, best, winner, winner, m, False, length, n_terms)
+            winner = pick(m, live.ids, best, following)
+        pair = sorted((int(live.ids[winner]), int(best.ids[winner, 0])))
         i, j = slot_of[pair[0]], slot_of[pair[1]]
-        age = float(best_age[winner])
+        age = float(best.ages[winner, 0])
         merges.left[k], merges.right[k], merges.age[k] = *pair, age
         live.merge(leaves, i, j, age, n + k)
         last = m - 1
-        for array in (*live, best_age, best_gain, best_id, stale):
+        if len(test.deviations):
+            put_deviation(leaves.spec, test, i, live.messages[i], age)
+            test.deviations[j] = test.deviations[last]
+        elif len(test.least):
+            test.least[i] = live.spreads[i].min()
+            test.least[j] = test.least[last]
+        for array in (*live, *best):
             array[j] = array[last]
         slot_of[live.ids[j]] = j
         # When lineage i sat last it has moved into slot j.
         new = j if i == last else i
         slot_of[n + k] = new
-        stale[:last] |= np.isin(best_id[:last], pair)
-        scan_one(
-            leaves.spec, *live[:3], last, live.ids, best_age, best_gain, best_id, stale,
-            new, True, n_terms,
-        )  # fmt: skip
+        strike(best, last, *pair)
+        for node in pair:
+            following[node] = node + 1
+        scan(leaves.spec, test, *live, best, int(new), int(new), last, True, 1, n_terms)
         if progress is not None:
             progress(k + 1, n - 1)
     return merges
