@@ -58,7 +58,12 @@ def copied_inside(function: Function) -> Function:
     return numba.njit(inline="always")(function)  # type: ignore[return-value]
 
 
-def _cached(function: Function, **options: Any) -> Function:
+def compiled_in(folder: Path) -> Callable[[Function], Function]:
+    """Return `compiled` for kernels of another folder, which call each other across its files."""
+    return lambda function: _cached(function, folder, fastmath=False)
+
+
+def _cached(function: Function, folder: Path | None = None, **options: Any) -> Function:
     # Nobody calls kernels from C, and an entry for that would take a tenth of the time to compile.
     options["no_cfunc_wrapper"] = True
     # numba keeps the cache beside the source file, or in the user's cache folder where that is
@@ -67,11 +72,11 @@ def _cached(function: Function, **options: Any) -> Function:
         kernel = numba.njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:
         return numba.njit(nogil=True, **options)(function)  # type: ignore[return-value]
-    _stamp_with_all_sources(kernel)
+    _stamp_with_all_sources(kernel, folder)
     return kernel  # type: ignore[return-value]
 
 
-def _stamp_with_all_sources(kernel: Any) -> None:
+def _stamp_with_all_sources(kernel: Any, folder: Path | None) -> None:
     """Make a kernel's cache valid only as long as no file with kernels has changed.
 
     numba looks at the file of the kernel alone. What the kernel calls is compiled into it, and
@@ -80,7 +85,8 @@ def _stamp_with_all_sources(kernel: Any) -> None:
     """
     file: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
     if hasattr(file, "_source_stamp"):
-        file._source_stamp = (file._source_stamp, _digest_of_sources())
+        digests = [_digest_of_sources(), *([_digest_of_sources(folder)] if folder else [])]
+        file._source_stamp = (file._source_stamp, *digests)
 
 
 @cache

@@ -13,13 +13,13 @@ processes, which `prepare_pair` packs into two arrays and everything else reads 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from pathlib import Path
+from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from bhclust._kernels.compile import compiled_in
 from bhclust._validation import FloatArray
 
 COMPLETE, PARTIAL, SITES = 0, 1, 2
@@ -34,12 +34,8 @@ _SHALLOW, _DEEP = 7.0, 13.0
 _LOG_TWO_PI = math.log(2.0 * math.pi)
 
 Int64Array = npt.NDArray[np.int64]
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def compiled(function: _Function) -> _Function:
-    """Compile with numba, keep the result on disk, and let other threads run meanwhile."""
-    return cast(_Function, numba.njit(cache=True, nogil=True)(function))
+#: compiles the kernels of this package, anew when any of its files has changed
+compiled = compiled_in(Path(__file__).parent)
 
 
 class PairSpec(NamedTuple):
