@@ -136,10 +136,20 @@ def test_mixed_kinds_name_the_way_out():
     mixed = pd.DataFrame({"size": [1.5, 2.5, 3.5], "colour": ["r", "g", "r"]})
     with pytest.raises(BhclustError, match=r"'size'.*'colour'.*BayesianHierarchicalClustering"):
         CoalescentClustering().fit(mixed)
-    flags = np.array([[0.5, 1.0], [1.5, 0.0], [2.5, 1.0]])
-    with pytest.raises(BhclustError, match="process='brownian'"):
-        CoalescentClustering().fit(flags)
-    assert CoalescentClustering("brownian").fit(flags).tree_.n_leaves == 3
+
+
+def test_beside_numbers_zero_and_one_are_numbers():
+    rng = np.random.default_rng(4)
+    flags = np.column_stack([rng.normal(size=12), rng.integers(0, 2, 12)])
+    table = pd.DataFrame({"size": flags[:, 0], "flag": flags[:, 1] == 1})
+    named = CoalescentClustering("brownian").fit(flags)
+    for X in (flags, table):
+        fitted = CoalescentClustering().fit(X)
+        assert isinstance(fitted.process_, Brownian)
+        np.testing.assert_array_equal(fitted.tree_.parent, named.tree_.parent)
+    holes = table.astype({"flag": "object"})
+    holes.loc[0, "flag"] = None
+    assert 0 <= CoalescentClustering().fit(holes).impute()["flag"][0] <= 1
     digits = np.array([[3, 1], [2, 1], [3, 5]])
     assert CoalescentClustering("mutation").fit(digits).process_.n_states == (2, 2)
 

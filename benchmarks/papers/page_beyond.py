@@ -181,14 +181,13 @@ def rate_note(found: dict[str, Any]) -> str:
     several = [n for n, r in found.items() if SEVERAL in r.get("Rate1", {}).get("failed", "")]
     slow = [n for n, r in found.items() if "not done" in r.get("Rate1", {}).get("failed", "")]
     text = (
-        "**Rate1** has one process for all columns: numbers diffuse, categories and 0/1 mutate. "
-        f"Tables with both ({', '.join(several) or 'none'}) it refuses with that reason."
+        "**Rate1** has one process for all columns: numbers diffuse, 0/1 beside them too, and "
+        "tables of nothing but categories and 0/1 mutate."
     )
+    if several:
+        text += f" Tables of both ({', '.join(several)}) it refuses with that reason."
     if slow:
-        text += (
-            f" On {', '.join(slow)} it did not end within the limit. For categories the time "
-            "of a join has no formula and is found by iteration, for every pair that is looked at."
-        )
+        text += f" On {', '.join(slow)} it did not end within the limit."
     return paragraph(text)
 
 

@@ -59,14 +59,15 @@ def choose_process(process: object, columns: Sequence[Column]) -> Process:
     if name != "auto":
         return Brownian() if name == "brownian" else Mutation()
     numbers = [column.name for column in columns if column.kind in Brownian.kinds]
-    categories = [column.name for column in columns if column.kind in Mutation.kinds]
+    categories = [column.name for column in columns if column.kind == "categorical"]
     if numbers and categories:
         raise BhclustError(
             f"{_OWNER} takes columns of one kind, but {listed(numbers, 3)} are numbers and "
-            f"{listed(categories, 3)} are categories or 0/1: pass process='brownian' if all are "
-            "numbers or process='mutation' if all are categories, leave some out, or use "
-            "BayesianHierarchicalClustering, which takes mixed tables."
+            f"{listed(categories, 3)} are categories: pass process='mutation' if all are "
+            "categories, encode or leave out some, or use BayesianHierarchicalClustering, which "
+            "takes mixed tables."
         )
+    # Zero and one are numbers as well, and beside numbers they are taken for such.
     return Brownian() if numbers else Mutation()
 
 
