@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bhclust._validation import BhclustError
-from bhclust.coalescent import Brownian, Mutation, greedy_tree, log_prior, sample_tree
+from bhclust.coalescent import Brownian, Mutation, greedy, greedy_tree, log_prior, sample_tree
 from bhclust.coalescent._greedy_loops import rounded
 from bhclust.coalescent._loops import best_duration, log_local, prepare_pair
-from bhclust.coalescent.greedy import GREEDY
+from bhclust.coalescent.greedy import GREEDY, _turned
 from tests.oracles import coalescent as oracle
 
 
@@ -29,13 +29,25 @@ def assert_same_merges(tree, expected, tolerance=1e-7):
 @pytest.mark.parametrize("seed", range(12))
 def test_rate1_equals_naive(seed):
     rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(2, 40)), int(rng.integers(1, 6))
+    n, d = int(rng.integers(2, 40)), int(rng.integers(1, 6)) + 45 * (seed % 4 == 1)
     tree = sample_tree(n, rng)
     X = Brownian(1.0).resolve(np.zeros((1, d))).simulate(tree, rng)
     if seed % 3 == 0:
         X = X + rng.normal(scale=4, size=(3, d))[rng.integers(3, size=n)]
     leaves = Brownian(1.0).resolve(X).leaves(X)
     assert_same_merges(greedy_tree(leaves), oracle.naive_rate1(leaves.messages))
+
+
+@pytest.mark.parametrize("method", GREEDY)
+def test_rows_longer_than_there_are_rows_may_be_turned(method, monkeypatch):
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(30, 90)) + 3 * rng.normal(size=(4, 90))[rng.integers(4, size=30)]
+    X = X[rng.integers(30, size=30)]  # some of them twice
+    leaves = Brownian().resolve(X).leaves(X)
+    assert _turned(leaves).messages.shape == (30, len(np.unique(X, axis=0)))
+    found = merges_of(greedy_tree(leaves, method))
+    monkeypatch.setattr(greedy, "_turned", lambda leaves: leaves)
+    assert_same_merges(greedy_tree(leaves, method), found, 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))

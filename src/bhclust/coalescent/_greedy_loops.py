@@ -69,7 +69,7 @@ def pair_key(
     if spec.kind == COMPLETE:
         # The common case without the views of rows, which cost more than the arithmetic.
         gap = 0.0
-        for d in range(spec.n_columns):
+        for d in range(messages.shape[1]):
             difference = messages[i, d] - messages[j, d]
             gap += difference * difference
         spread = spreads[i, 0] + spreads[j, 0] + ((base - ages[i]) + (base - ages[j]))

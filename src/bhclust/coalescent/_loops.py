@@ -46,6 +46,7 @@ class PairSpec(NamedTuple):
     kind : int
         `COMPLETE` or `PARTIAL` (Brownian without or with missing entries) or `SITES` (mutation).
     n_columns : int
+        Columns of the table; complete Brownian messages may have fewer coordinates.
     offsets : array of int, shape (n_columns + 1,)
         Where the states of each site begin in a message; only for sites.
     equilibrium : array, shape (offsets[-1],)
@@ -84,7 +85,7 @@ def prepare_pair(
     count = 0
     if spec.kind == COMPLETE:
         total = 0.0
-        for d in range(spec.n_columns):
+        for d in range(len(left)):
             difference = left[d] - right[d]
             total += difference * difference
         first[0] = left_spread[0] + right_spread[0] + elapsed
@@ -287,7 +288,7 @@ def merge_pair(
         return
     shared = spec.kind == COMPLETE
     left_share, right_share = 0.0, 0.0
-    for d in range(spec.n_columns):
+    for d in range(len(left)):
         if d == 0 or not shared:
             s_left = left_spread[d] + (age - left_age)
             s_right = right_spread[d] + (age - right_age)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from bhclust.coalescent._greedy_loops import (
     scan_step,
     strike,
 )
-from bhclust.coalescent._loops import merge_pair
+from bhclust.coalescent._loops import COMPLETE, merge_pair
 from bhclust.coalescent._rejection import put_deviation, rejection
 from bhclust.coalescent.history import Merges, tree_of_merges
 from bhclust.coalescent.processes import Leaves
@@ -94,12 +95,28 @@ def greedy_tree(
     [3, 3, 4, 4, -1]
     """
     check_choice(method, GREEDY, name="method", owner="greedy_tree")
+    leaves = _turned(leaves)
     if method == "greedy-rate1":
         merges = _rate1(leaves, progress)
     else:
         criterion = MAX_PROBABILITY if method == "greedy-maxprob" else MIN_DURATION
         merges = _stepwise(leaves, criterion, progress)
     return tree_of_merges(merges, leaf_names)
+
+
+def _turned(leaves: Leaves) -> Leaves:
+    """Return leaves with at most as many coordinates as there are rows.
+
+    Diffusion is the same in every direction, so that complete rows may be turned: all distances
+    stay, and they are all that the searches see.
+    """
+    n, d = leaves.messages.shape
+    if leaves.spec.kind != COMPLETE or d <= n:
+        return leaves
+    # Equal rows stay equal to the last bit if each is turned only once.
+    rows, which = np.unique(leaves.messages, axis=0, return_inverse=True)
+    corner = np.asarray(np.linalg.qr(rows.T, mode="r"))
+    return replace(leaves, messages=np.ascontiguousarray(corner.T[which.ravel()]))
 
 
 def _empty_merges(n: int) -> Merges:

@@ -52,7 +52,8 @@ class CoalescentClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ign
     ----------
     process : {"auto", "brownian", "mutation"} or Brownian or Mutation
         What evolves: numbers diffuse, categories and 0/1 mutate. ``"auto"`` chooses by the kinds
-        of the columns; beside numbers, 0/1 are numbers too. Hyperparameters left open are taken from the data and learned.
+        of the columns; beside numbers, 0/1 are numbers too. Hyperparameters left open are taken
+        from the data and learned.
     inference : str
         One good tree by ``"greedy-rate1"``, ``"greedy-maxprob"`` or ``"greedy-minduration"``; or
         weighted trees from the posterior by ``"smc-race"``, ``"smc-postpost"``,
