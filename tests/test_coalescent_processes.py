@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bhclust._validation import BhclustError
-from bhclust.coalescent import Brownian, Mutation
+from bhclust.coalescent import Brownian, Mutation, brownian
 from bhclust.tree import Tree
 from tests.oracles import coalescent as oracle
 
@@ -41,6 +41,30 @@ def test_brownian_equals_dense_normal(structure, leaf_variance):
         mean = rng.normal(size=d)
         process = Brownian(covariance, 1.7, mean, leaf_variance).resolve(X)
         expected = oracle.brownian_log_density(tree, X, process.matrix, mean, 1.7, leaf_variance)
+        assert process.log_likelihood(tree, X) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("root_variance", [None, 1.7])
+def test_columns_in_blocks_say_the_same(root_variance, monkeypatch):
+    rng = np.random.default_rng(11)
+    tree = oracle.random_tree(9, rng)
+    X = holes(rng.normal(size=(9, 7)), rng)
+    process = Brownian(rng.uniform(0.5, 2, size=7), root_variance, leaf_variance=0.1).resolve(X)
+    together = process.log_likelihood_ratio(tree, X)
+    unit = process.contrasts(tree, X)
+    # three columns at a time: the last block is narrower
+    monkeypatch.setattr(brownian, "_BLOCK", 3 * tree.n_nodes)
+    np.testing.assert_allclose(process.log_likelihood_ratio(tree, X), together, atol=1e-12)
+    squares, counts = process.contrast_squares(tree, X)
+    used = unit.variance > 0
+    for j in range(7):
+        difference, variance = unit.difference[used[:, j], j], unit.variance[used[:, j], j]
+        assert squares[j] == pytest.approx(np.sum(difference**2 / variance), rel=1e-12)
+        assert counts[j] == len(variance)
+    if root_variance is not None:
+        expected = oracle.brownian_log_density(
+            tree, X, process.matrix, process.root_mean, root_variance, 0.1
+        )
         assert process.log_likelihood(tree, X) == pytest.approx(expected, abs=1e-9)
 
 

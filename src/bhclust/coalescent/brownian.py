@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -31,6 +32,17 @@ _LOG_TWO_PI = float(np.log(2 * np.pi))
 # Without any noise at the leaves two identical rows are infinitely likely to be one: identical
 # rows get this much, in units of the covariance (a pair of lineages takes about one unit of time).
 DUPLICATE_VARIANCE = 1e-6
+# Columns are independent in these units: messages of so many entries are held at once (16 MiB).
+_BLOCK = 1 << 21
+
+
+class _Upward(NamedTuple):
+    """The messages upwards of some columns; see `GaussianMessages`."""
+
+    mean: FloatArray
+    variance: FloatArray
+    contrast: FloatArray
+    contrast_variance: FloatArray
 
 
 class GaussianMessages(NamedTuple):
@@ -251,23 +263,15 @@ class Brownian(Process):
     def messages(self, tree: Tree, X: FloatArray) -> GaussianMessages:
         """Return the messages upwards and downwards at every node, in whitened units."""
         values = self.whiten(X)
-        _check_rows(tree, values)
-        shape = (tree.n_nodes, values.shape[1])
-        mean, variance = np.zeros(shape), np.full(shape, np.inf)
-        observed = ~np.isnan(values)
-        mean[: tree.n_leaves] = np.where(observed, values, 0.0)
-        variance[: tree.n_leaves] = np.where(observed, self._noise, np.inf)
-        out = GaussianMessages(mean, variance, *(np.zeros(shape) for _ in range(4)))
-        gaussian_upward(
-            tree.parent, tree.height, mean, variance, out.contrast, out.contrast_variance
-        )
+        up = self._upward(tree, values)
+        out = GaussianMessages(*up, *(np.zeros(up.mean.shape) for _ in range(2)))
         gaussian_downward(
             tree.parent,
             tree.child_ptr,
             tree.child_index,
             tree.height,
-            mean,
-            variance,
+            out.mean,
+            out.variance,
             np.zeros(values.shape[1]),
             self._root_variance(),
             out.down_mean,
@@ -275,21 +279,52 @@ class Brownian(Process):
         )
         return out
 
+    def _upward(self, tree: Tree, values: FloatArray) -> _Upward:
+        """Return the messages upwards of whitened columns."""
+        _check_rows(tree, values)
+        shape = (tree.n_nodes, values.shape[1])
+        out = _Upward(np.zeros(shape), np.full(shape, np.inf), np.zeros(shape), np.zeros(shape))
+        observed = ~np.isnan(values)
+        out.mean[: tree.n_leaves] = np.where(observed, values, 0.0)
+        out.variance[: tree.n_leaves] = np.where(observed, self._noise, np.inf)
+        gaussian_upward(tree.parent, tree.height, *out)
+        return out
+
+    def _upward_by_block(self, tree: Tree, values: FloatArray) -> Iterator[tuple[slice, _Upward]]:
+        """Yield the messages upwards, a few columns at a time."""
+        width = max(1, _BLOCK // tree.n_nodes)
+        for start in range(0, values.shape[1], width):
+            columns = slice(start, start + width)
+            yield columns, self._upward(tree, values[:, columns])
+
+    def _contrasts(self, tree: Tree, up: _Upward) -> Contrasts:
+        difference, variance = up.contrast, up.contrast_variance
+        if self._root_variance() < np.inf:
+            root = tree.roots
+            known = up.variance[root] < np.inf
+            difference = np.concatenate([difference, np.where(known, up.mean[root], 0.0)])
+            total = np.where(known, up.variance[root] + self._root_variance(), 0.0)
+            variance = np.concatenate([variance, total])
+        used = (variance > 0).any(axis=1)
+        return Contrasts(difference[used], variance[used])
+
     def contrasts(self, tree: Tree, X: FloatArray) -> Contrasts:
         """Return the independent contrasts of a table on a tree, in whitened units.
 
         With a proper root prior the root's difference from its prior mean is the last one.
         """
-        messages = self.messages(tree, X)
-        difference, variance = messages.contrast, messages.contrast_variance
-        if self._root_variance() < np.inf:
-            root = tree.roots
-            known = messages.variance[root] < np.inf
-            difference = np.concatenate([difference, np.where(known, messages.mean[root], 0.0)])
-            total = np.where(known, messages.variance[root] + self._root_variance(), 0.0)
-            variance = np.concatenate([variance, total])
-        used = (variance > 0).any(axis=1)
-        return Contrasts(difference[used], variance[used])
+        return self._contrasts(tree, self._upward(tree, self.whiten(X)))
+
+    def contrast_squares(self, tree: Tree, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the sum of the squared unit contrasts of each column, and their number."""
+        values = self.whiten(X)
+        squares, counts = np.zeros(values.shape[1]), np.zeros(values.shape[1])
+        for columns, up in self._upward_by_block(tree, values):
+            difference, variance = self._contrasts(tree, up)
+            used = variance > 0
+            squares[columns] = (difference**2 / np.where(used, variance, np.inf)).sum(axis=0)
+            counts[columns] = used.sum(axis=0)
+        return squares, counts
 
     def log_likelihood(self, tree: Tree, X: FloatArray) -> float:
         """Return log p(X | tree).
@@ -297,8 +332,10 @@ class Brownian(Process):
         With a flat root prior it is the density of the contrasts, which differs from a density
         of the table by a constant that no tree changes.
         """
-        difference, variance = self.contrasts(tree, X)
-        return self._log_offset(X) + float(_log_normal(difference, variance).sum())
+        total = 0.0
+        for _, up in self._upward_by_block(tree, self.whiten(X)):
+            total += float(_log_normal(*self._contrasts(tree, up)).sum())
+        return self._log_offset(X) + total
 
     def gradient(self, tree: Tree, X: FloatArray) -> dict[str, Any]:
         """Return the derivatives of `log_likelihood` by ``covariance``, ``root_mean`` and
@@ -336,17 +373,17 @@ class Brownian(Process):
         A flat prior cannot compare one root with two; then the prior is that of the table: its
         mean, and its variance in units of Λ.
         """
-        messages = self.messages(tree, X)
         prior = self._root_variance()
         values = self.whiten(X)
         centre = np.zeros(values.shape[1])
         if prior == np.inf:
             centre = _column_means(values)
             prior = max(float(np.nanmean((values - centre) ** 2)), 1e-12)
-        known = messages.variance < np.inf
-        spread = np.where(known, messages.variance + prior, 0.0)
-        at_root = _log_normal(messages.mean - centre, spread).sum(axis=1)
-        local = _log_normal(messages.contrast, messages.contrast_variance).sum(axis=1)
+        at_root, local = np.zeros(tree.n_nodes), np.zeros(tree.n_nodes)
+        for columns, up in self._upward_by_block(tree, values):
+            spread = np.where(up.variance < np.inf, up.variance + prior, 0.0)
+            at_root += _log_normal(up.mean - centre[columns], spread).sum(axis=1)
+            local += _log_normal(up.contrast, up.contrast_variance).sum(axis=1)
         ratio: FloatArray = at_root.copy()
         child = np.flatnonzero(tree.parent >= 0)
         np.add.at(ratio, tree.parent[child], local[child] - at_root[child])

@@ -143,25 +143,39 @@ def learn_covariance(
     """
     prior = InverseWishart.around(process) if prior is None else prior
     shares = np.full(len(trees), 1 / len(trees)) if weights is None else weights
+    if process.structure == "full":
+        return replace(process, covariance=_learned_matrix(process, trees, shares, X, prior))
+    squares, counts = np.zeros(process.n_columns), np.zeros(process.n_columns)
+    for tree, share in zip(trees, shares, strict=True):
+        of_tree, number = process.contrast_squares(tree, X)
+        squares += share * of_tree
+        counts += share * number
+    scale = np.asarray(process.covariance, dtype=np.float64)
+    if process.structure == "diagonal":
+        new: Any = (prior.scale + squares * scale) / (prior.dof + counts + 2)
+    else:
+        new = float((prior.scale + squares.sum() * scale) / (prior.dof + counts.sum() + 2))
+    return replace(process, covariance=new)
+
+
+def _learned_matrix(
+    process: Brownian,
+    trees: Sequence[Tree],
+    shares: Sequence[float] | FloatArray,
+    X: FloatArray,
+    prior: InverseWishart,
+) -> FloatArray:
     width = process.n_columns
-    outer, counts = np.zeros((width, width)), np.zeros(width)
+    outer, count = np.zeros((width, width)), 0.0
     for tree, share in zip(trees, shares, strict=True):
         difference, variance = process.contrasts(tree, X)
-        used = variance > 0
-        unit = np.where(used, difference / np.sqrt(np.where(used, variance, 1.0)), 0.0)
+        unit = difference / np.sqrt(variance)  # a full covariance has no missing entries
         outer += share * unit.T @ unit
-        counts += share * used.sum(axis=0)
-    scale = np.asarray(process.covariance, dtype=np.float64)
-    if process.structure == "full":
-        factor = np.linalg.cholesky(process.matrix)
-        total = prior.scale + factor @ outer @ factor.T
-        new: Any = total / (prior.dof + counts[0] + width + 1)
-        new = 0.5 * (new + new.T)
-    elif process.structure == "diagonal":
-        new = (prior.scale + np.diag(outer) * scale) / (prior.dof + counts + 2)
-    else:
-        new = float((prior.scale + np.trace(outer) * scale) / (prior.dof + counts.sum() + 2))
-    return replace(process, covariance=new)
+        count += share * len(unit)
+    factor = np.linalg.cholesky(process.matrix)
+    total = prior.scale + factor @ outer @ factor.T
+    new = total / (prior.dof + count + width + 1)
+    return np.asarray(0.5 * (new + new.T))
 
 
 def learn_sites(
