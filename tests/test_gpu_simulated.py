@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, posterior
+from bhclust._gpu import search as search_module
 from bhclust._gpu.search import DeviceSearch
 from bhclust._validation import BhclustError
 from bhclust.agglomerate import agglomerate, assemble
@@ -48,6 +49,26 @@ def test_same_tree_for_every_model(name, missing, method):
     for n in (1, 2, 3, 90):
         case = make_case(name, n, rng, missing)
         assert_same_tree(case.model, case.model.suffstats(case.X), mixing, rose)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("name", "missing"), ADDITIVE_MODELS_AND_HOLES)
+def test_same_tree_when_live_clusters_are_moved_together(name, missing, method, monkeypatch):
+    moves = []
+    move = DeviceSearch._move_together
+
+    def counted(self, control):
+        moves.append(control[:4].tolist())
+        move(self, control)
+        positions, living = self._device.get(self._control)[:4].reshape(2, 2)
+        np.testing.assert_array_equal(positions, living)
+
+    monkeypatch.setattr(search_module, "_LEAST_DEAD", 3)
+    monkeypatch.setattr(DeviceSearch, "_move_together", counted)
+    mixing, rose = METHODS[method]
+    case = make_case(name, 70, np.random.default_rng([11, len(name), len(method)]), missing)
+    assert_same_tree(case.model, case.model.suffstats(case.X), mixing, rose)
+    assert len(moves) > 8
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -39,7 +39,7 @@ struct Barrier {
 struct Fibre {
     ucontext_t context;
     jmp_buf jump;
-    bool started = false, finished = false;
+    bool started = false, finished = false, listens = false;
     int thread = 0, block = 0;
     Barrier* waits = nullptr;
     long waits_for = 0;
@@ -79,6 +79,12 @@ inline void wait_at(Barrier& barrier) {
     }
     launch_now->current->waits = &barrier;
     launch_now->current->waits_for = barrier.generation + 1;
+    back_to_scheduler();
+}
+
+// Another fibre has to write first what this one waits for.
+inline void listen_again() {
+    launch_now->current->listens = true;
     back_to_scheduler();
 }
 
@@ -129,8 +135,8 @@ inline int run(int n_blocks, int n_threads, long shared_doubles, unsigned seed, 
         makecontext(&fibre.context, (void (*)())enter, 0);
     }
     uint64_t state = seed * 2654435761u + 1;
-    int n_left = n;
-    while (n_left > 0) {
+    int n_left = n, idle_rounds = 0;
+    while (n_left > 0 && idle_rounds < 8) {
         state = state * 6364136223846793005ull + 1442695040888963407ull;
         int start = (int)((state >> 33) % n), step = (state >> 20) % 2 ? 1 : n - 1;
         bool moved = false;
@@ -139,13 +145,14 @@ inline int run(int n_blocks, int n_threads, long shared_doubles, unsigned seed, 
             if (fibre.finished) continue;
             if (fibre.waits && fibre.waits->generation < fibre.waits_for) continue;
             fibre.waits = nullptr;
-            moved = true;
+            fibre.listens = false;
             resume(fibre);
+            if (!fibre.listens) moved = true;
             if (fibre.finished) n_left--;
         }
-        if (!moved) return 1;
+        idle_rounds = moved ? 0 : idle_rounds + 1;
     }
-    return 0;
+    return n_left > 0;
 }
 
 }  // namespace simulator
@@ -157,6 +164,20 @@ inline int run(int n_blocks, int n_threads, long shared_doubles, unsigned seed, 
 
 inline void __syncthreads() { simulator::wait_at(simulator::launch_now->blocks[blockIdx.x]); }
 inline void __syncwarp() { simulator::wait_at(simulator::launch_now->warps[simulator::warp_number()]); }
+inline void tell(long long* where, long long word) { *where = word; }
+inline long long hear(const long long* where) { return *where; }
+inline void fence() {}
+inline void listen_again() { simulator::listen_again(); }
+inline unsigned long long as_word(double x) {
+    unsigned long long word;
+    std::memcpy(&word, &x, 8);
+    return word;
+}
+inline double as_number(unsigned long long word) {
+    double x;
+    std::memcpy(&x, &word, 8);
+    return x;
+}
 inline void grid_barrier() { simulator::wait_at(simulator::launch_now->grid); }
 
 template <class T>

@@ -27,8 +27,11 @@ _SOURCES = (
     "numbers.cuh",
     "scores.cuh",
     "parts.cuh",
+    "categorical.cuh",
     "gaussian.cuh",
+    "models.cuh",
     "entries.cuh",
+    "board.cuh",
     "search.cuh",
     "pairs.cuh",
 )

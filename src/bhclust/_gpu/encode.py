@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,14 @@ from bhclust.models import (
 )
 from bhclust.models._columnwise import feature_blocks
 
-# A table of sums for groups of columns should leave room for several of them in a block.
-_TABLE_BYTES = 24_000
-_GROUP_SIZES = (256, 64, 16)
+# Bits of a code and the most combinations of a group. Few make a small table, of which every lane
+# can have a copy in banks of its own (so many copies): that costs less than fewer look-ups save.
+_GROUPS = ((4, 16), (5, 32), (8, 256), (16, 1 << 16))
+_COPIES = 16
+# A table of sums, with its copies or without, should leave room for several of them in a block.
+_TABLE_BYTES = 40_000
+# Words of a leaf's codes that the kernels know beforehand.
+_MOST_WORDS = 4
 # Rows that are put into another layout at a time.
 _ROWS = 1 << 16
 
@@ -43,9 +48,9 @@ _ROWS = 1 << 16
 class EncodedPart:
     """One part of a model on the device.
 
-    ``kind`` is its C++ type; ``focus_size`` and ``scratch_size`` are in numbers of eight bytes;
-    ``leaf_bytes`` and ``cluster_bytes`` are the sizes of one row's statistics; ``arrays`` keeps
-    the memory alive that the fields point to.
+    ``kind`` is its C++ type; ``focus_size``, ``scratch_size`` and ``facts_size`` are in numbers of
+    eight bytes; ``leaf_bytes`` and ``cluster_bytes`` are the sizes of one row's statistics;
+    ``arrays`` keeps the memory alive that the fields point to.
     """
 
     kind: str
@@ -53,15 +58,25 @@ class EncodedPart:
     scratch_size: int = 0
     leaf_bytes: int = 0
     cluster_bytes: int = 0
+    facts_size: int = 0
     words: list[int] = field(default_factory=list)
     arrays: list[Any] = field(default_factory=list)
+
+
+class ByPosition(NamedTuple):
+    """An array with one row a position of leaves or clusters, tiled or row by row."""
+
+    array: Any
+    of: str
+    tiled: bool
 
 
 @dataclass(frozen=True)
 class Rows:
     """Statistics to be put on a device: of leaves, and of clusters where there are some already.
 
-    ``n_slots`` is how many clusters there may be; ``n_items`` the most items in one of them.
+    ``n_slots`` is how many clusters there may be; ``n_items`` the most items in one of them;
+    ``made`` collects the arrays that were made of them.
     """
 
     device: Device
@@ -69,10 +84,16 @@ class Rows:
     clusters: FloatArray | None
     n_slots: int
     n_items: int
+    made: list[ByPosition] = field(default_factory=list)
 
     def part(self, leaves: FloatArray, clusters: FloatArray | None) -> Rows:
         """Return the same with other statistics."""
-        return Rows(self.device, leaves, clusters, self.n_slots, self.n_items)
+        return Rows(self.device, leaves, clusters, self.n_slots, self.n_items, self.made)
+
+    def note(self, array: Any, of: str, *, tiled: bool = False) -> Any:
+        """Return an array after noting that it has a row a position."""
+        self.made.append(ByPosition(array, of, tiled))
+        return array
 
     def tiled(self, take: Callable[[FloatArray], npt.NDArray[Any]], width: int) -> Any:
         """Return some numbers of each leaf, (tiles, numbers, warp)."""
@@ -86,7 +107,7 @@ class Rows:
             block[: len(values)] = self.device.put(np.asarray(values, dtype=np.float64))
             tiles = block.reshape(-1, warp, width).transpose(0, 2, 1)
             out[start // warp : start // warp + len(tiles)] = tiles
-        return out
+        return self.note(out, "leaves", tiled=True)
 
     def rowwise(
         self,
@@ -102,7 +123,7 @@ class Rows:
             assert rows is not None
             values = np.asarray(take(rows[start : start + _ROWS]), dtype=dtype)
             out[start : start + len(values)] = self.device.put(values)
-        return out
+        return self.note(out, of)
 
     def both(self, take: Callable[[FloatArray], npt.NDArray[Any]], width: int) -> tuple[Any, Any]:
         """Return some numbers of the leaves, tiled, and of the clusters, row by row."""
@@ -121,7 +142,7 @@ class Rows:
         out = self.device.arrays.zeros(n)
         if rows is not None and len(rows):
             out[: len(rows)] = self.device.put(np.asarray(take(rows), dtype=np.float64))
-        return out
+        return self.note(out, of)
 
     def _rows(self, of: str) -> tuple[FloatArray | None, int]:
         return (self.leaves, len(self.leaves)) if of == "leaves" else (self.clusters, self.n_slots)
@@ -181,13 +202,22 @@ def _finish(device: Device, part: EncodedPart, fields: list[Any]) -> EncodedPart
 # --- columns with a few values --------------------------------------------------------------------
 
 
-def _packing(sizes: npt.NDArray[np.int64]) -> Packing:
-    """Return how columns are grouped: large groups unless their tables are too large."""
-    for largest in _GROUP_SIZES:
+def _packing(sizes: npt.NDArray[np.int64]) -> tuple[Packing, int, int]:
+    """Return how columns are grouped, the bits of a code, and how many copies the table has.
+
+    Among the groupings whose table fits with all its copies, the shortest codes win, then the
+    fewest groups; for wide tables, the smallest table without copies.
+    """
+    found = []
+    for bits, largest in _GROUPS:
         packing = Packing(sizes, largest=largest)
-        if packing.table.nbytes <= _TABLE_BYTES:
-            break
-    return packing
+        if packing.table.shape[1] <= largest:
+            n_words = -(-packing.n_groups // (32 // bits))
+            copies = _COPIES if packing.table.nbytes * _COPIES <= _TABLE_BYTES else 1
+            size = packing.table.nbytes * copies
+            key = (copies == 1, size if copies == 1 else n_words, packing.n_groups)
+            found.append((key, len(found), (packing, bits, copies)))
+    return min(found)[2]
 
 
 def _categorical(model: Any, rows: Rows) -> EncodedPart:
@@ -208,41 +238,59 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
     complete = not bool((levels == device.put(sizes)).any())
     # A missing value is one more value, whose log probability is zero.
     n_levels = sizes + (0 if complete else 1)
-    packing = _packing(n_levels)
+    packing, bits, copies = _packing(n_levels)
     width = packing.table.shape[1]
-    code_bits = 8 if width <= 256 else 16
     level_start = np.concatenate([[0], np.cumsum(n_levels)])
     columns = np.repeat(np.arange(len(sizes)), sizes)
-    level_of = level_start[columns] + np.arange(len(alpha)) - start[columns]
+    digit_of = np.arange(len(alpha)) - start[columns]
     digits = _digits(packing, n_levels, level_start)
-    of_column = np.stack([packing.group, packing.stride, n_levels], axis=1)[columns]
-    digit_of = np.column_stack([of_column, np.arange(len(alpha)) - start[columns]])
     total = np.add.reduceat(alpha, start[:-1])
     table, total_table = log_gamma_table(alpha), log_gamma_table(total)
     n_values, d = len(alpha), len(sizes)
-    focus = n_values + d + 1 + int(level_start[-1]) + 1 + packing.n_groups * width
-    code_bytes = 4 * -(-packing.n_groups // (32 // code_bits))
-    part = EncodedPart("Categorical", focus, 0, code_bytes, 4 * n_values)
+    facts = _value_facts(
+        [alpha, total[columns]],
+        [start[columns], start[columns + 1], columns, level_start[columns] + digit_of]
+        + [a[columns] for a in (packing.group, packing.stride, n_levels)]
+        + [digit_of],
+        digits,
+    )
+    focus = n_values + d + 1 + int(level_start[-1]) + 1 + packing.n_groups * width * copies
+    n_words = -(-packing.n_groups // (32 // bits))
+    kind = f"Categorical<{n_words if n_words <= _MOST_WORDS else 0}, {bits}, {copies}>"
+    part = EncodedPart(kind, focus, 0, 4 * n_words, 4 * n_values, len(facts))
     fields = [
+        len(facts),
         n_values,
         d,
         int(level_start[-1]),
         packing.n_groups,
         width,
         len(digits),
-        code_bits,
         complete,
-        _codes(device, levels, packing, code_bits),
+        facts,
+        rows.note(_codes(device, levels, packing, bits), "leaves", tiled=True),
         rows.rowwise(lambda stats: stats[:, order], n_values, dtype=np.int32),
-        *(np.asarray(a, dtype=np.int32) for a in (columns, start, level_of, digit_of, digits)),
-        alpha,
-        total,
         table,
         total_table,
         _sum_over(total, lambda t: gammaln(t + np.arange(rows.n_items + 2.0))),
         float(total_table[:, 0].sum() - table[:, 0].sum()),
     ]
     return _finish(device, part, fields)
+
+
+def _value_facts(
+    numbers: list[FloatArray], integers: list[npt.NDArray[Any]], digits: npt.NDArray[Any]
+) -> FloatArray:
+    """Return what the kernels know of each value, then the digits, as numbers of eight bytes."""
+    words = np.concatenate(
+        [
+            np.stack(numbers, axis=1).view(np.int32),
+            np.stack(integers, axis=1).astype(np.int32),
+        ],
+        axis=1,
+    ).ravel()
+    words = np.concatenate([words, digits.ravel().astype(np.int32)])
+    return np.concatenate([words, np.zeros(-len(words) % 4, dtype=np.int32)]).view(np.float64)
 
 
 def _leaf_levels(rows: Rows, order: npt.NDArray[Any], start: npt.NDArray[Any]) -> Any:

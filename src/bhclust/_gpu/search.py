@@ -20,21 +20,24 @@ from bhclust._validation import BhclustError, FloatArray
 from bhclust.mixing import Mixing
 from bhclust.models import ClusterModel
 
-# As in search.cuh
+# As in board.cuh and search.cuh
 _ROWS = 4
 _BOARD_BYTES = 4096
 _MOST_FOCI = 8
-_ENTRY_WORDS, _CANDIDATE_WORDS = 3, 7
-# Words of the control record: positions (2), holes (2), their places (4), merges, rescans, pairs,
-# failed, leaves and clusters read
-_CONTROL_WORDS = 14
-_N_MERGES, _N_RESCANS, _N_PAIRS, _FAILED, _LEAVES_READ, _CLUSTERS_READ = range(8, 14)
+_SLOT_WORDS, _CANDIDATE_WORDS = 8, 7
+# Words of the control record: positions (2), living (2), holes and their places (5), then these.
+_CONTROL_WORDS = 17
+_N_LIVE, _N_HOLES = 2, 4
+_N_MERGES, _N_RESCANS, _N_PAIRS, _FAILED, _CROWDED, _LEAVES_READ, _CLUSTERS_READ = range(9, 16)
 # What a pass reads of each cluster besides its statistics: a mass and an id, or, for a new cluster
 # that is offered to all, a mass, a partner, its score and the bound on the rest (in a rose tree
 # with tiebreaks and a needed gain)
 _RESCAN_BYTES, _OFFER_BYTES, _ROSE_OFFER_BYTES = 12, 28, 52
 # Steps between two returns to the interpreter: for progress, and for an interrupt.
 _STEPS = 20_000
+# Live clusters are moved together when so many positions, and one in sixteen, are empty.
+_LEAST_DEAD = 4096
+_ROWS_AT_ONCE = 1 << 16
 # Rows of first pairs that are scored between two returns, times the leaves.
 _FIRST_PAIRS = 1 << 38
 
@@ -69,12 +72,16 @@ class Found(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How a block's memory is shared out; what does not fit is kept in device memory."""
+    """How a block's memory is shared out; what does not fit is kept in device memory.
+
+    ``facts_size`` is 0 where the facts are read from there.
+    """
 
     n_foci: int
     shared_bytes: int
     far_focus: Any
     far_scratch: Any
+    facts_size: int
 
 
 class DeviceSearch:
@@ -93,8 +100,9 @@ class DeviceSearch:
         self._device, self._rose, self._n = device, rose, n
         device.require(needed_bytes(leaf_stats, rose=rose), f"a tree of {n:,} rows")
         # Merged clusters that can be alive at once, the one being made, and two holes.
-        n_slots = n // 2 + 4
-        self._parts = parts_of(model, Rows(device, leaf_stats, None, n_slots, n))
+        self._n_slots = n_slots = n // 2 + 4
+        rows = Rows(device, leaf_stats, None, n_slots, n)
+        self._parts, self._by_position = parts_of(model, rows), rows.made
         self._leaves = self._region(n, _LEAF_FIELDS)
         self._clusters = self._region(n_slots, _CLUSTER_FIELDS)
         log_leaf = mixing.log_leaf(np.ones(n))
@@ -106,11 +114,11 @@ class DeviceSearch:
         self._position_of = xp.zeros(2 * n, dtype=np.int32)
         self._position_of[:n] = xp.arange(n, dtype=np.int32)
         control = np.zeros(_CONTROL_WORDS, dtype=np.int64)
-        control[0] = n
+        control[0] = control[_N_LIVE] = n
         self._control = device.put(control)
         self._log_gamma = device.put(nodes.log_gamma_of_sizes(n + 1))
         places = 2 * device.n_blocks
-        self._block_best = xp.zeros(places * _ENTRY_WORDS, dtype=np.int64)
+        self._slots = xp.zeros(places * _SLOT_WORDS, dtype=np.int64)
         self._row_best = xp.zeros(places * _ROWS * _CANDIDATE_WORDS, dtype=np.int64)
         self._mixing = nodes.mixing_code(mixing)
         self._leaf_log_d = float(log_leaf[0]) if mixing.has_normaliser else 0.0
@@ -201,8 +209,28 @@ class DeviceSearch:
                     "that says more)."
                 )
             done = int(control[_N_MERGES])
+            if control[_CROWDED] and done < total:
+                self._move_together(control)
             if progress is not None:
                 progress(done, total)
+
+    def _move_together(self, control: npt.NDArray[np.int64]) -> None:
+        """Leave no empty positions among the live clusters, whose order stays as it is."""
+        xp, device = self._device.arrays, self._device
+        regions = (("leaves", self._leaves), ("clusters", self._clusters))
+        for r, (name, region) in enumerate(regions):
+            mass = region["evidence" if self._rose else "mass"]
+            alive = xp.flatnonzero(mass[: int(control[r])] < np.inf)
+            n = len(alive)
+            for array in region.values():
+                array[:n] = array[alive]
+            for array, of, is_tiled in self._by_position:
+                if of == name:
+                    _take_rows(device, array, alive, is_tiled=is_tiled)
+            self._position_of[region["id"][:n]] = xp.arange(n, dtype=np.int32)
+            control[r] = n
+        control[_N_HOLES] = 0
+        self._control[:] = device.put(control)
 
     def _record(self, layout: Layout, n_steps: int) -> Words:
         at = self._device.address
@@ -211,7 +239,7 @@ class DeviceSearch:
             for region in (self._leaves, self._clusters)
             for name in _CLUSTER_FIELDS
         ]
-        found = [self._position_of, self._merges, self._log_f, self._block_best, self._row_best]
+        found = [self._position_of, self._merges, self._log_f, self._slots, self._row_best]
         return record_words(
             self._device,
             self._parts,
@@ -221,7 +249,9 @@ class DeviceSearch:
                 _as_word(self._mixing.parameter),
                 at(self._log_gamma),
                 self._n,
+                self._n_slots,
                 n_steps,
+                _LEAST_DEAD,
             ],
             between=[_as_word(self._leaf_log_d), *regions, *(at(a) for a in found)],
             control=at(self._control),
@@ -243,9 +273,10 @@ def record_words(
     """
     n_between = 1 + 2 * len(_CLUSTER_FIELDS) + 5
     words = [
-        *([0] * 5 if before is None else before),
+        *([0] * 7 if before is None else before),
         sum(part.focus_size for part in parts),
         max(part.scratch_size for part in parts),
+        layout.facts_size,
         *([0] * n_between if between is None else between),
         *(0 if a is None else device.address(a) for a in (layout.far_focus, layout.far_scratch)),
         control,
@@ -255,6 +286,26 @@ def record_words(
 
 def _as_word(value: float) -> int:
     return int(np.float64(value).view(np.int64))
+
+
+def _take_rows(device: Device, array: Any, rows: Any, *, is_tiled: bool) -> None:
+    """Move some rows, in order, to the front of an array with a row a position."""
+    if not is_tiled:
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            chosen = rows[start : start + _ROWS_AT_ONCE]
+            array[start : start + len(chosen)] = array[chosen]
+        return
+    xp, warp, width = device.arrays, device.warp, array.shape[1]
+    numbers = xp.arange(width).reshape(1, -1) * warp
+    # No row moves back, so that those still to be read are where they were.
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        chosen = rows[start : start + _ROWS_AT_ONCE].reshape(-1, 1)
+        own = array.reshape(-1)[chosen // warp * (width * warp) + chosen % warp + numbers]
+        n_tiles = -(-len(own) // warp)
+        block = xp.zeros((n_tiles * warp, width), dtype=array.dtype)
+        block[: len(own)] = own
+        tiles = block.reshape(-1, warp, width).transpose(0, 2, 1)
+        array[start // warp : start // warp + n_tiles] = tiles
 
 
 def parts_of(model: ClusterModel, rows: Rows) -> list[EncodedPart]:
@@ -273,6 +324,7 @@ def block_layout(device: Device, parts: list[EncodedPart], n_foci: int) -> Layou
     xp, n_warps = device.arrays, device.n_threads // device.warp
     focus = n_foci * sum(part.focus_size for part in parts)
     scratch = n_warps * max(part.scratch_size for part in parts)
+    facts = sum(part.facts_size for part in parts)
     room = (device.shared_bytes - _BOARD_BYTES) // 8
     far_focus = far_scratch = None
     if focus + scratch > room and scratch:
@@ -281,7 +333,10 @@ def block_layout(device: Device, parts: list[EncodedPart], n_foci: int) -> Layou
     if focus > room:
         far_focus = xp.zeros(device.n_blocks * focus)
         focus = 0
-    return Layout(n_foci, _BOARD_BYTES + 8 * (focus + scratch), far_focus, far_scratch)
+    if focus + scratch + facts > room:
+        facts = 0
+    shared_bytes = _BOARD_BYTES + 8 * (facts + focus + scratch)
+    return Layout(n_foci, shared_bytes, far_focus, far_scratch, facts)
 
 
 def best_layout(device: Device, parts: list[EncodedPart]) -> Layout:

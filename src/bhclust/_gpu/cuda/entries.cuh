@@ -5,10 +5,11 @@
 // before a new partner is offered: so few look again. The scores of pairs never change, so only an
 // offer can raise the bound.
 
-// A cluster and its best partner, or a candidate for being one.
+// A cluster and its best partner, or a candidate for being one. The order decides ties: leaves come
+// in the order of their positions, then clusters by id. It says where a leaf is, too.
 struct Entry {
     double score, tiebreak;
-    int id, partner;
+    int order, partner;
 };
 
 // No partner is better than this; in a rose tree, none with a gain below the needed one is as good.
@@ -31,7 +32,7 @@ template <bool ROSE>
 BHCLUST_DEVICE bool better(const Entry& a, const Entry& b) {
     if (a.score != b.score) return a.score > b.score;
     if (ROSE && a.tiebreak != b.tiebreak) return a.tiebreak > b.tiebreak;
-    return a.id < b.id;
+    return a.order < b.order;
 }
 
 // Whether a score is strictly above another one.
@@ -61,7 +62,7 @@ BHCLUST_DEVICE Entry across(const Entry& mine, int mask) {
     Entry other;
     other.score = across_lanes(mine.score, mask);
     other.tiebreak = ROSE ? across_lanes(mine.tiebreak, mask) : mine.tiebreak;
-    other.id = across_lanes(mine.id, mask);
+    other.order = across_lanes(mine.order, mask);
     other.partner = across_lanes(mine.partner, mask);
     return other;
 }
@@ -84,7 +85,7 @@ BHCLUST_DEVICE T warp_best(T mine) {
     return mine;
 }
 
-// The best over a block, known to the first warp.
+// The best over a block, known to the first warp. A barrier must follow before the next call.
 template <bool ROSE, class T>
 BHCLUST_DEVICE T block_best(T mine, T* by_warp, T nothing) {
     mine = warp_best<ROSE>(mine);
@@ -95,6 +96,5 @@ BHCLUST_DEVICE T block_best(T mine, T* by_warp, T nothing) {
         for (int w = lane_of_thread(); w < warps_of_block(); w += WARP) found = better_of<ROSE>(by_warp[w], found);
         found = warp_best<ROSE>(found);
     }
-    __syncthreads();
     return found;
 }

@@ -5,8 +5,7 @@
 // Columns stand in the order of their shapes: the posterior rates of columns with the same shape
 // have the same exponent, so that a product of them needs one logarithm.
 template <bool COMPLETE>
-struct Diagonal {
-    static constexpr bool ONE_BY_ONE = false;
+struct Diagonal : PlainPart<Diagonal<COMPLETE>> {
     i64 focus_size, n_columns;
     double* values;           // leaves: distance from the origin, tiled; NaN is missing
     double *count, *mean, *deviation;  // clusters, row by row; one count a cluster if complete
@@ -17,14 +16,18 @@ struct Diagonal {
     // constant, power}; then count, mean, deviation; log f
     static constexpr int SCAN = 4, COUNT = 4, MEAN = 5, DEVIATION = 6, LOG_F = 7;
 
-    BHCLUST_DEVICE void gather(double* focus, Place a, Place b, double* sums) const {
+    BHCLUST_DEVICE void gather(double* focus, const double* facts, Place a, Place b, double* sums) const {
         int d = n_columns;
         for (int j = threadIdx.x; j < d; j += blockDim.x) {
             double n[2], m[2], s[2];
             for (int side = 0; side < 2; side++) {
                 Place at = side == 0 ? a : b;
                 n[side] = m[side] = s[side] = 0.0;
-                if (at.region == 0) {
+                if (at.region == IN_FOCUS) {
+                    n[side] = focus[COUNT * d + j];
+                    m[side] = focus[MEAN * d + j];
+                    s[side] = focus[DEVIATION * d + j];
+                } else if (at.region == 0) {
                     double x = values[tiled(at.position, j, d)];
                     if (x == x) {
                         n[side] = 1.0;
@@ -44,7 +47,7 @@ struct Diagonal {
         }
     }
 
-    BHCLUST_DEVICE double prepare(double* focus, double* sums) const {
+    BHCLUST_DEVICE double prepare(double* focus, const double* facts, double* sums) const {
         int d = n_columns;
         double log_f = 0.0;
         for (int j = threadIdx.x; j < d; j += blockDim.x) {
@@ -89,21 +92,6 @@ struct Diagonal {
             deviation[own] = focus[DEVIATION * d + j];
         }
         if (COMPLETE && threadIdx.x == 0) count[position] = focus[COUNT * d];
-    }
-
-    BHCLUST_DEVICE void move(int region, int from, int to) const {
-        int d = n_columns;
-        for (int j = threadIdx.x; j < d; j += blockDim.x) {
-            i64 source = index_of(region, from, j, d), target = index_of(region, to, j, d);
-            if (region == 0) {
-                values[target] = values[source];
-            } else {
-                if (!COMPLETE) count[target] = count[source];
-                mean[target] = mean[source];
-                deviation[target] = deviation[source];
-            }
-        }
-        if (COMPLETE && region == 1 && threadIdx.x == 0) count[to] = count[from];
     }
 
     // The rates of some columns multiply up to numbers that float64 does not hold: add their logs.
@@ -217,7 +205,7 @@ struct Diagonal {
 
     template <int R>
     BHCLUST_DEVICE void clusters(
-        const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
+        const double* focus, const double* facts, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
     ) const {
         for (int r = 0; r < R; r++)
             if (r < n) out[r] += with_cluster(focus + r * apart, position);
@@ -229,8 +217,7 @@ struct Diagonal {
 // In whitened coordinates, where the prior has mean 0 and scale 1:
 // log f = size_terms[n] - (dof + n) / 2 · log |1 + scatter + k n / (k + n) mean mean'|.
 template <int D>
-struct Full {
-    static constexpr bool ONE_BY_ONE = false;
+struct Full : PlainPart<Full<D>> {
     i64 focus_size;
     double* values;                    // leaves, tiled
     double *count, *mean, *scatter;    // clusters; scatter is a packed lower triangle
@@ -243,34 +230,40 @@ struct Full {
     static constexpr int MEAN = 1, SCATTER = MEAN + D, CENTRE = SCATTER + TRIANGLE, FACTOR = CENTRE + D,
                          RECIPROCAL = FACTOR + TRIANGLE, LOG_DETERMINANT = RECIPROCAL + D;
 
-    BHCLUST_DEVICE double number(Place at, int j) const {
-        if (at.region < 0) return 0.0;
+    BHCLUST_DEVICE double number(const double* focus, Place at, int j) const {
+        if (at.region == IN_FOCUS) return focus[MEAN + j];
+        if (at.region == NOWHERE) return 0.0;
         return at.region == 0 ? values[tiled(at.position, j, D)] : mean[(i64)at.position * D + j];
     }
 
-    BHCLUST_DEVICE double size(Place at) const {
-        return at.region < 0 ? 0.0 : (at.region == 0 ? 1.0 : count[at.position]);
+    BHCLUST_DEVICE double size(const double* focus, Place at) const {
+        if (at.region == IN_FOCUS) return focus[0];
+        return at.region == NOWHERE ? 0.0 : (at.region == 0 ? 1.0 : count[at.position]);
     }
 
-    BHCLUST_DEVICE void gather(double* focus, Place a, Place b, double* sums) const {
-        double n_a = size(a), n_b = size(b), n = n_a + n_b, coupling = n > 0 ? n_a * n_b / n : 0.0;
+    BHCLUST_DEVICE void gather(double* focus, const double* facts, Place a, Place b, double* sums) const {
+        double n_a = size(focus, a), n_b = size(focus, b), n = n_a + n_b, coupling = n > 0 ? n_a * n_b / n : 0.0;
         double divisor = n > 0 ? n : 1.0;
-        if (threadIdx.x == 0) focus[0] = n;
+        // The mean is put aside until nobody needs that of a focus any more.
         for (int j = threadIdx.x; j < D; j += blockDim.x)
-            focus[MEAN + j] = n_a / divisor * number(a, j) + n_b / divisor * number(b, j);
+            focus[CENTRE + j] = n_a / divisor * number(focus, a, j) + n_b / divisor * number(focus, b, j);
         for (int t = threadIdx.x; t < D * D; t += blockDim.x) {
             int r = t / D, c = t % D;
             if (c > r) continue;
             int at = r * (r + 1) / 2 + c;
             double own = coupling == 0.0 ? 0.0
-                : coupling * (number(a, r) - number(b, r)) * (number(a, c) - number(b, c));
+                : coupling * (number(focus, a, r) - number(focus, b, r)) * (number(focus, a, c) - number(focus, b, c));
+            if (a.region == IN_FOCUS) own += focus[SCATTER + at];
             if (a.region == 1) own += scatter[(i64)a.position * TRIANGLE + at];
             if (b.region == 1) own += scatter[(i64)b.position * TRIANGLE + at];
             focus[SCATTER + at] = own;
         }
+        __syncthreads();
+        if (threadIdx.x == 0) focus[0] = n;
+        for (int j = threadIdx.x; j < D; j += blockDim.x) focus[MEAN + j] = focus[CENTRE + j];
     }
 
-    BHCLUST_DEVICE double prepare(double* focus, double* sums) const {
+    BHCLUST_DEVICE double prepare(double* focus, const double* facts, double* sums) const {
         double n = focus[0], pull = strength * n / (strength + n);
         for (int t = threadIdx.x; t < D * D; t += blockDim.x) {
             int r = t / D, c = t % D;
@@ -295,17 +288,6 @@ struct Full {
         for (int j = threadIdx.x; j < D; j += blockDim.x) mean[(i64)position * D + j] = focus[MEAN + j];
         for (int t = threadIdx.x; t < TRIANGLE; t += blockDim.x)
             scatter[(i64)position * TRIANGLE + t] = focus[SCATTER + t];
-    }
-
-    BHCLUST_DEVICE void move(int region, int from, int to) const {
-        for (int j = threadIdx.x; j < D; j += blockDim.x) {
-            double* source = region == 0 ? values : mean;
-            source[index_of(region, to, j, D)] = source[index_of(region, from, j, D)];
-        }
-        if (region == 0) return;
-        if (threadIdx.x == 0) count[to] = count[from];
-        for (int t = threadIdx.x; t < TRIANGLE; t += blockDim.x)
-            scatter[(i64)to * TRIANGLE + t] = scatter[(i64)from * TRIANGLE + t];
     }
 
     template <int R>
@@ -358,7 +340,7 @@ struct Full {
 
     template <int R>
     BHCLUST_DEVICE void clusters(
-        const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
+        const double* focus, const double* facts, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
     ) const {
 #pragma unroll 1
         for (int r = 0; r < R; r++) {
@@ -382,8 +364,7 @@ struct Full {
 
 // Complete items in the coordinates where the times are independent (`TimeSeries.turned`):
 // log f = size_terms[n] - (Σ n z² / (1 + n λ) + deviation) / 2.
-struct Series {
-    static constexpr bool ONE_BY_ONE = false;
+struct Series : PlainPart<Series> {
     i64 focus_size, n_times;
     double* turned[2];      // tiled; leaves, clusters
     double* deviation[2];
@@ -393,14 +374,15 @@ struct Series {
 
     // focus: turned mean, posterior centre and variance, weight of a leaf's distance of each time;
     // count, deviation, fit
-    BHCLUST_DEVICE void gather(double* focus, Place a, Place b, double* sums) const {
+    BHCLUST_DEVICE void gather(double* focus, const double* facts, Place a, Place b, double* sums) const {
         int d = n_times;
-        double n_a = a.region == 0 ? 1.0 : count[a.position];
+        const bool in_focus = a.region == IN_FOCUS;
+        double n_a = in_focus ? focus[4 * d] : (a.region == 0 ? 1.0 : count[a.position]);
         double n_b = b.region < 0 ? 0.0 : (b.region == 0 ? 1.0 : count[b.position]);
         double n = n_a + n_b, between = 0.0;
         double divisor = n > 0 ? n : 1.0;
         for (int t = threadIdx.x; t < d; t += blockDim.x) {
-            double z_a = turned[a.region][index_of(a.region, a.position, t, d)];
+            double z_a = in_focus ? focus[t] : turned[a.region][index_of(a.region, a.position, t, d)];
             double z_b = b.region < 0 ? z_a : turned[b.region][index_of(b.region, b.position, t, d)];
             focus[t] = n_a / divisor * z_a + n_b / divisor * z_b;
             between += (z_a - z_b) * (z_a - z_b);
@@ -408,12 +390,13 @@ struct Series {
         between = block_sum(between, sums);
         if (threadIdx.x == 0) {
             focus[4 * d] = n;
-            double own = deviation[a.region][a.position] + (b.region < 0 ? 0.0 : deviation[b.region][b.position]);
+            double own = in_focus ? focus[4 * d + 1] : deviation[a.region][a.position];
+            own += b.region < 0 ? 0.0 : deviation[b.region][b.position];
             focus[4 * d + 1] = own + n_a * n_b / divisor * between;
         }
     }
 
-    BHCLUST_DEVICE double prepare(double* focus, double* sums) const {
+    BHCLUST_DEVICE double prepare(double* focus, const double* facts, double* sums) const {
         int d = n_times;
         double n = focus[4 * d], fit = 0.0;
         for (int t = threadIdx.x; t < d; t += blockDim.x) {
@@ -434,17 +417,6 @@ struct Series {
         if (threadIdx.x == 0) {
             count[position] = focus[4 * d];
             deviation[1][position] = focus[4 * d + 1];
-        }
-    }
-
-    BHCLUST_DEVICE void move(int region, int from, int to) const {
-        int d = n_times;
-        double* z = turned[region];
-        for (int t = threadIdx.x; t < d; t += blockDim.x)
-            z[index_of(region, to, t, d)] = z[index_of(region, from, t, d)];
-        if (threadIdx.x == 0) {
-            deviation[region][to] = deviation[region][from];
-            if (region == 1) count[to] = count[from];
         }
     }
 
@@ -485,7 +457,7 @@ struct Series {
 
     template <int R>
     BHCLUST_DEVICE void clusters(
-        const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
+        const double* focus, const double* facts, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
     ) const {
         unions<R, 1>(focus, apart, n, position, out);
     }
@@ -493,7 +465,7 @@ struct Series {
 
 // Items with missing entries share no coordinates: each union is factorised by a warp. Everything is
 // in units of the noise. With W = diag(√count), 1 + W K W is the covariance of W mean.
-struct SparseSeries {
+struct SparseSeries : PlainPart<SparseSeries> {
     static constexpr bool ONE_BY_ONE = true;
     i64 focus_size, n_times;
     double* count[2];      // row by row; leaves, clusters
@@ -503,12 +475,13 @@ struct SparseSeries {
     double log_noise;
 
     // focus: count, mean, deviation, then room for one factorisation
-    BHCLUST_DEVICE void gather(double* focus, Place a, Place b, double* sums) const {
+    BHCLUST_DEVICE void gather(double* focus, const double* facts, Place a, Place b, double* sums) const {
+        const bool in_focus = a.region == IN_FOCUS;
         int d = n_times;
         double between = 0.0;
         for (int t = threadIdx.x; t < d; t += blockDim.x) {
             i64 at_a = (i64)a.position * d + t, at_b = (i64)b.position * d + t;
-            double n_a = count[a.region][at_a], m_a = mean[a.region][at_a];
+            double n_a = in_focus ? focus[t] : count[a.region][at_a], m_a = in_focus ? focus[d + t] : mean[a.region][at_a];
             double n_b = b.region < 0 ? 0.0 : count[b.region][at_b];
             double m_b = b.region < 0 ? 0.0 : mean[b.region][at_b];
             double n = n_a + n_b, divisor = n > 0 ? n : 1.0;
@@ -517,8 +490,10 @@ struct SparseSeries {
             between += n_a * n_b / divisor * (m_a - m_b) * (m_a - m_b);
         }
         between = block_sum(between, sums);
-        if (threadIdx.x == 0)
-            focus[2 * d] = deviation[a.region][a.position] + (b.region < 0 ? 0.0 : deviation[b.region][b.position]) + between;
+        if (threadIdx.x == 0) {
+            double own = in_focus ? focus[2 * d] : deviation[a.region][a.position];
+            focus[2 * d] = own + (b.region < 0 ? 0.0 : deviation[b.region][b.position]) + between;
+        }
     }
 
     // log f of entries of which the counts and means are given by a function of the time
@@ -544,7 +519,7 @@ struct SparseSeries {
         return -0.5 * (spread + log_determinant + fit);
     }
 
-    BHCLUST_DEVICE double prepare(double* focus, double* sums) const {
+    BHCLUST_DEVICE double prepare(double* focus, const double* facts, double* sums) const {
         int d = n_times;
         if (warp_of_thread() == 0) {
             double log_f = factorised(
@@ -563,15 +538,6 @@ struct SparseSeries {
             mean[1][(i64)position * d + t] = focus[d + t];
         }
         if (threadIdx.x == 0) deviation[1][position] = focus[2 * d];
-    }
-
-    BHCLUST_DEVICE void move(int region, int from, int to) const {
-        int d = n_times;
-        for (int t = threadIdx.x; t < d; t += blockDim.x) {
-            count[region][(i64)to * d + t] = count[region][(i64)from * d + t];
-            mean[region][(i64)to * d + t] = mean[region][(i64)from * d + t];
-        }
-        if (threadIdx.x == 0) deviation[region][to] = deviation[region][from];
     }
 
     BHCLUST_DEVICE double with(int region, const double* focus, i64 position, double* scratch) const {
@@ -602,7 +568,7 @@ struct SparseSeries {
 
     template <int R>
     BHCLUST_DEVICE void clusters(
-        const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
+        const double* focus, const double* facts, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
     ) const {
 #pragma unroll 1
         for (int r = 0; r < R; r++)

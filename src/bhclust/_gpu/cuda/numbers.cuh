@@ -21,13 +21,15 @@ BHCLUST_DEVICE i64 index_of(int region, i64 position, i64 number, i64 n_numbers)
 }
 
 // lgamma of a number of at least 16; the first term left out is below 1e-17.
-BHCLUST_CALLED double stirling(double x) {
+BHCLUST_DEVICE double stirling_series(double x) {
     double inverse = 1.0 / x;
     double square = inverse * inverse;
     double series = 1.0 / 1188 - square * (691.0 / 360360 - square / 156);
     series = 1.0 / 12 - square * (1.0 / 360 - square * (1.0 / 1260 - square * (1.0 / 1680 - square * series)));
     return (x - 0.5) * log(x) - x + 0.91893853320467274178 + inverse * series;
 }
+
+BHCLUST_CALLED double stirling(double x) { return stirling_series(x); }
 
 BHCLUST_CALLED double log_gamma(double x) {
     double product = 1.0;
@@ -67,9 +69,12 @@ struct alignas(16) Pair {
 
 // Where a live cluster's statistics are: region 0 holds leaves that are still alone, 1 the rest.
 struct Place {
-    int region;  // -1: nowhere
+    int region;
     int position;
 };
+
+constexpr int NOWHERE = -1;
+constexpr int IN_FOCUS = -2;  // the statistics are those that the focus has already
 
 // Factorise a packed lower triangle with some more rows below it, by one warp: A = L D L'. The
 // columns become those of L D, what is left of further rows is L^{-1} times them. Returns the log

@@ -6,11 +6,11 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) leaf_log_marginals(i64 n_l
     BHCLUST_SHARED(shared);
     const Search& s = *(const Search*)record;
     const M& model = *(const M*)(record + sizeof(Search) / 8);
-    Memory memory = share_memory(shared, s, 1);
+    Memory memory = share_memory(shared, s, model, 1);
     for (i64 leaf = blockIdx.x; leaf < n_leaves; leaf += gridDim.x) {
-        model.gather(memory.focus, Place{0, (int)leaf}, Place{-1, 0}, memory.board->sums);
+        model.gather(memory.focus, memory.facts, Place{0, (int)leaf}, Place{NOWHERE, 0}, memory.board->sums);
         __syncthreads();
-        double log_f = model.prepare(memory.focus, memory.board->sums);
+        double log_f = model.prepare(memory.focus, memory.facts, memory.board->sums);
         if (threadIdx.x == 0) out[leaf] = log_f;
         __syncthreads();
     }
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row,
     BHCLUST_SHARED(shared);
     const Search& s = *(const Search*)record;
     const M& model = *(const M*)(record + sizeof(Search) / 8);
-    Memory memory = share_memory(shared, s, R);
+    Memory memory = share_memory(shared, s, model, R);
     Board& board = *memory.board;
     const Region& g = s.regions[0];
     const double prior = odds_prior(s.mixing, 2.0);
@@ -31,9 +31,10 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row,
         const int n_rows = (int)(stop_row - row < R ? stop_row - row : R);
         for (int r = 0; r < n_rows; r++) {
             double* focus = memory.focus + r * s.focus_apart;
-            model.gather(focus, Place{0, (int)row + r}, Place{-1, 0}, board.sums);
+            model.gather(focus, memory.facts, Place{0, (int)row + r}, Place{NOWHERE, 0}, board.sums);
             __syncthreads();
-            model.prepare(focus, board.sums);
+            model.prepare(focus, memory.facts, board.sums);
+            model.tabulate(focus, memory.facts);
             if (threadIdx.x == 0) board.row_nodes[r] = node_at<ROSE>(s, Place{0, (int)row + r});
         }
         __syncthreads();
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row,
             for (int r = 0; r < R; r++) {
                 if (r >= n_rows || p <= row + r) continue;
                 Candidate found = no_candidate();
-                found.best.id = p;
+                found.best.order = p;
                 if (ROSE) {
                     // Two leaves can only be joined, and then the ratio grows with the gain.
                     double gain = log_f[r] - (board.row_nodes[r].evidence + own);
@@ -80,10 +81,11 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row,
         for (int r = 0; r < R; r++) {
             if (r >= n_rows) continue;
             Candidate found = block_best<ROSE>(best[r], board.candidates, no_candidate());
+            __syncthreads();
             if (threadIdx.x != 0) continue;
             i64 at = row + r;
             g.score[at] = found.best.score;
-            g.partner[at] = found.best.score > -INFINITE ? found.best.id : -1;
+            g.partner[at] = found.best.score > -INFINITE ? found.best.order : -1;
             g.rest_score[at] = found.rest.score;
             if (ROSE) g.tiebreak[at] = found.best.tiebreak;
             if (ROSE) g.needed[at] = found.needed;
@@ -101,9 +103,10 @@ BHCLUST_DEVICE void take_foci(
 ) {
     for (int r = 0; r < n; r++) {
         double* focus = memory.focus + r * s.focus_apart;
-        model.gather(focus, Place{1, (int)cluster + r}, Place{-1, 0}, memory.board->sums);
+        model.gather(focus, memory.facts, Place{1, (int)cluster + r}, Place{NOWHERE, 0}, memory.board->sums);
         __syncthreads();
-        double log_f = model.prepare(focus, memory.board->sums);
+        double log_f = model.prepare(focus, memory.facts, memory.board->sums);
+        model.tabulate(focus, memory.facts);
         if (threadIdx.x == 0) memory.board->row_nodes[r].mass = log_weight[cluster + r] - log_f;
     }
     __syncthreads();
@@ -118,7 +121,7 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) joint_densities(
     BHCLUST_SHARED(shared);
     const Search& s = *(const Search*)record;
     const M& model = *(const M*)(record + sizeof(Search) / 8);
-    Memory memory = share_memory(shared, s, R);
+    Memory memory = share_memory(shared, s, model, R);
     Board& board = *memory.board;
     for (i64 first_item = (i64)blockIdx.x * chunk; first_item < n_items; first_item += (i64)gridDim.x * chunk) {
         const i64 stop_item = first_item + chunk < n_items ? first_item + chunk : n_items;
@@ -153,7 +156,7 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) mixture_densities(
     BHCLUST_SHARED(shared);
     const Search& s = *(const Search*)record;
     const M& model = *(const M*)(record + sizeof(Search) / 8);
-    Memory memory = share_memory(shared, s, R);
+    Memory memory = share_memory(shared, s, model, R);
     Board& board = *memory.board;
     const i64 apart = (i64)warps_of_block() * WIDTH, chunk = ITEMS * apart;
     for (i64 first = (i64)blockIdx.x * chunk; first < n_items; first += (i64)gridDim.x * chunk) {

@@ -13,6 +13,16 @@ constexpr int WARP = 32;
 
 BHCLUST_DEVICE void grid_barrier() { cooperative_groups::this_grid().sync(); }
 
+// Words that blocks tell each other while they run. A word is written and read as a whole; what was
+// written before it is seen by who reads it if both sides have a fence in between.
+BHCLUST_DEVICE void tell(long long* where, long long word) { *(volatile long long*)where = word; }
+BHCLUST_DEVICE long long hear(const long long* where) { return *(const volatile long long*)where; }
+BHCLUST_DEVICE void fence() { __threadfence(); }
+BHCLUST_DEVICE void listen_again() {}
+
+BHCLUST_DEVICE unsigned long long as_word(double x) { return (unsigned long long)__double_as_longlong(x); }
+BHCLUST_DEVICE double as_number(unsigned long long word) { return __longlong_as_double((long long)word); }
+
 template <class T>
 BHCLUST_DEVICE T from_lane(T value, int lane) {
     return __shfl_sync(0xffffffffu, value, lane);

@@ -1,331 +1,211 @@
 // The exact greedy search on the device, one launch for thousands of merges.
 //
 // Every block keeps the same small record of the search (`Board`) and does the same bookkeeping, so
-// that one barrier of the grid a step is enough: after it each block reads what all blocks found,
-// comes to the same decision, builds the same focus, and scans its own share of the live clusters.
-// A cluster that dies leaves a hole which is filled one step later, when nobody reads it any more.
+// that blocks meet once a step: each tells the others the best of its clusters, hears theirs, comes
+// to the same decision, builds the same focus, and scans its own share of the live clusters. What
+// dies leaves an empty position; the host moves the others together when there are many.
 
-constexpr int ROWS = 4;        // clusters that look for a new partner in one step
-constexpr int MOST_FOCI = 8;   // foci that a block scores at once
-
-// Live clusters by position; region 0 holds leaves that are still alone.
-struct Region {
-    int *id, *partner;  // partner: -1 if it was merged away, the score is then an upper bound
-    double *score, *tiebreak, *needed;
-    double *rest_score, *rest_tiebreak, *rest_needed;  // a bound on all other partners
-    double *mass, *evidence, *weight, *log_d, *log_1m_r, *log_1m_pi, *n_children, *child_mass, *child_log_d;
-};
-
-// What is carried from launch to launch.
-struct Control {
-    i64 n_positions[2], n_holes[2], holes[2][2];
-    i64 n_merges, n_rescans, n_pairs, failed;
-    i64 n_read[2];  // leaves and clusters whose statistics were read in all passes
-};
-
-struct Search {
-    Mixing mixing;
-    i64 n_leaves, n_steps, focus_apart, scratch_size;
-    double leaf_log_d;
-    Region regions[2];
-    int* position_of;      // by id
-    int* merges;           // left, right, operation of each
-    double* merge_log_f;
-    Entry* block_best;     // [2][blocks]
-    Candidate* row_best;   // [2][ROWS][blocks]
-    double* far_focus;     // foci that do not fit into shared memory, ROWS a block; or null
-    double* far_scratch;   // likewise for the warps' scratch
-    Control* control;
-};
-
-struct Move {
-    int region, from, to;
-};
-
-struct Board {
-    Control control;
-    Entry entries[MOST_WARPS];
-    Candidate candidates[MOST_WARPS];
-    double sums[MOST_WARPS];
-    Entry mine;                 // best of this block's clusters
-    Entry chosen;
-    Candidate rows[ROWS];       // clusters that look again, then what they found
-    Node row_nodes[MOST_FOCI], merged;  // of a merge: left and right
-    Place row_places[ROWS], left, right;
-    i64 scanned[2], n_skipped[2];
-    int skipped[2][4];
-    Move moves[4];
-    int n_moves, new_position, n_rows, done;
-    int outdated;  // clusters came or went since this block's best was found
-};
-
-constexpr int BOARD_BYTES = 4096;  // the host reserves so much for the board
-static_assert(sizeof(Board) <= BOARD_BYTES, "the board has outgrown its place");
-
-BHCLUST_DEVICE Place place_of(const Search& s, int id) { return Place{id >= s.n_leaves ? 1 : 0, s.position_of[id]}; }
-
-// A walk over a block's share of a region. Leaves go to the lanes of a warp, clusters to a warp as a
-// whole. They are dealt to blocks first, so that few of them keep all blocks busy; clusters start
-// with the last warp, because the first ones have the leaves.
-template <bool BY_WARP>
-struct Walk {
-    static BHCLUST_DEVICE int owner(int position) { return (BY_WARP ? position : position / WARP) % gridDim.x; }
-    static BHCLUST_DEVICE i64 step() { return (i64)warps_of_block() * gridDim.x * (BY_WARP ? 1 : WARP); }
-    static BHCLUST_DEVICE i64 first(int region) {
-        int warp = region == 0 ? warp_of_thread() : warps_of_block() - 1 - warp_of_thread();
-        return ((i64)warp * gridDim.x + blockIdx.x) * (BY_WARP ? 1 : WARP);
-    }
-    // position of this lane in the group that starts at a position
-    static BHCLUST_DEVICE int own(i64 start) { return (int)start + (BY_WARP ? 0 : lane_of_thread()); }
-    // whether this lane does the bookkeeping of its position
-    static BHCLUST_DEVICE bool leads() { return !BY_WARP || lane_of_thread() == 0; }
-};
-
-template <class M>
-BHCLUST_DEVICE bool owns(Place at) {
-    int owner = at.region == 1 || M::ONE_BY_ONE ? Walk<true>::owner(at.position) : Walk<false>::owner(at.position);
-    return owner == (int)blockIdx.x;
+BHCLUST_DEVICE i64* slot_of(const Search& s, i64 tag, int block) {
+    return s.slots + ((tag % 2) * gridDim.x + block) * SLOT_WORDS;
 }
 
+// Half a word says something, the other half when: a word is never taken for one of another step.
+BHCLUST_DEVICE void tell_half(i64* slot, int at, unsigned value, i64 tag) {
+    tell(slot + at, (i64)((unsigned long long)value << 32 | (unsigned)tag));
+}
+
+BHCLUST_DEVICE void tell_number(i64* slot, int at, double value, i64 tag) {
+    unsigned long long bits = as_word(value);
+    tell_half(slot, at, (unsigned)(bits >> 32), tag);
+    tell_half(slot, at + 1, (unsigned)bits, tag);
+}
+
+BHCLUST_DEVICE double number_of(i64 high, i64 low) {
+    return as_number(((unsigned long long)high & 0xffffffff00000000ULL) | (unsigned long long)low >> 32);
+}
+
+// Tell all blocks the best cluster of this one. One thread does this, after a barrier of the block.
 template <bool ROSE>
-BHCLUST_DEVICE Node node_at(const Search& s, Place at) {
-    const Region& g = s.regions[at.region];
-    int p = at.position;
-    Node node;
-    node.weight = at.region == 0 ? 1.0 : g.weight[p];
-    node.mass = g.mass[p];
-    node.log_d = s.leaf_log_d;
-    node.evidence = 0.0;
-    node.log_1m_r = node.log_1m_pi = -INFINITE;
-    node.n_children = node.child_mass = node.child_log_d = 0.0;
-    if (ROSE) node.evidence = g.evidence[p];
-    if (ROSE && at.region == 1) {
-        node.log_d = g.log_d[p];
-        node.log_1m_r = g.log_1m_r[p];
-        node.log_1m_pi = g.log_1m_pi[p];
-        node.n_children = g.n_children[p];
-        node.child_mass = g.child_mass[p];
-        node.child_log_d = g.child_log_d[p];
-    }
-    return node;
+BHCLUST_DEVICE void tell_best(const Search& s, const Board& board, const Entry& best, i64 tag, bool more) {
+    if (more) fence();
+    i64* slot = slot_of(s, tag, blockIdx.x);
+    tell_number(slot, 0, best.score, tag);
+    tell_half(slot, 2, (unsigned)best.order, tag);
+    tell_half(slot, 3, (unsigned)best.partner, tag);
+    if (ROSE) tell_number(slot, 4, best.tiebreak, tag);
 }
 
-template <bool ROSE>
-BHCLUST_DEVICE void write_node(const Search& s, int position, const Node& node, int id) {
-    const Region& g = s.regions[1];
-    g.id[position] = id;
-    g.partner[position] = -1;
-    g.score[position] = g.rest_score[position] = -INFINITE;
-    g.mass[position] = node.mass;
-    g.weight[position] = node.weight;
-    s.position_of[id] = position;
-    if (!ROSE) return;
-    g.tiebreak[position] = g.needed[position] = -INFINITE;
-    g.rest_tiebreak[position] = g.rest_needed[position] = -INFINITE;
-    g.evidence[position] = node.evidence;
-    g.log_d[position] = node.log_d;
-    g.log_1m_r[position] = node.log_1m_r;
-    g.log_1m_pi[position] = node.log_1m_pi;
-    g.n_children[position] = node.n_children;
-    g.child_mass[position] = node.child_mass;
-    g.child_log_d[position] = node.child_log_d;
-}
-
-template <bool ROSE>
-BHCLUST_DEVICE void move_node(const Search& s, int region, int from, int to) {
-    const Region& g = s.regions[region];
-    g.id[to] = g.id[from];
-    g.partner[to] = g.partner[from];
-    g.score[to] = g.score[from];
-    g.rest_score[to] = g.rest_score[from];
-    g.mass[to] = g.mass[from];
-    s.position_of[g.id[from]] = to;
-    if (region == 1) g.weight[to] = g.weight[from];
-    if (!ROSE) return;
-    g.tiebreak[to] = g.tiebreak[from];
-    g.needed[to] = g.needed[from];
-    g.rest_tiebreak[to] = g.rest_tiebreak[from];
-    g.rest_needed[to] = g.rest_needed[from];
-    g.evidence[to] = g.evidence[from];
-    if (region == 0) return;
-    g.log_d[to] = g.log_d[from];
-    g.log_1m_r[to] = g.log_1m_r[from];
-    g.log_1m_pi[to] = g.log_1m_pi[from];
-    g.n_children[to] = g.n_children[from];
-    g.child_mass[to] = g.child_mass[from];
-    g.child_log_d[to] = g.child_log_d[from];
-}
-
-BHCLUST_DEVICE bool is_skipped(const Board& board, int region, int position) {
-    bool found = false;
-    for (int h = 0; h < board.n_skipped[region]; h++) found = found || board.skipped[region][h] == position;
-    return found;
-}
-
-// Say which positions hold no live cluster in this step, and find the new cluster and those at the
-// end of a region a place in the holes of the last merge. One thread of every block does this.
-BHCLUST_DEVICE void plan_places(Board& board, bool merges) {
-    Control& control = board.control;
-    board.n_moves = 0;
-    for (int region = 0; region < 2; region++) {
-        board.scanned[region] = control.n_positions[region];
-        int n_skipped = 0;
-        for (int h = 0; h < control.n_holes[region]; h++)
-            board.skipped[region][n_skipped++] = (int)control.holes[region][h];
-        int dying[2], n_dying = 0;
-        if (merges && board.left.region == region) dying[n_dying++] = board.left.position;
-        if (merges && board.right.region == region) dying[n_dying++] = board.right.position;
-        for (int h = 0; h < n_dying; h++) board.skipped[region][n_skipped++] = dying[h];
-        board.n_skipped[region] = n_skipped;
-        if (!merges) continue;
-        i64 *holes = control.holes[region], &n_holes = control.n_holes[region], &n = control.n_positions[region];
-        // The lowest hole is filled first: what moves into a hole must not have to move again.
-        if (n_holes == 2 && holes[0] < holes[1]) {
-            i64 lowest = holes[0];
-            holes[0] = holes[1];
-            holes[1] = lowest;
+// Wait for what some blocks tell: every lane hears up to N of them at once.
+template <bool ROSE, int N>
+BHCLUST_DEVICE void hear_bests(const Search& s, i64 tag, int first, Entry (&out)[N]) {
+    constexpr int WORDS = ROSE ? 6 : 4;
+    i64 words[N][WORDS];
+    for (bool all = false; !all;) {
+#pragma unroll
+        for (int u = 0; u < N; u++) {
+            const int block = first + u * WARP;
+            const i64* slot = slot_of(s, tag, block < (int)gridDim.x ? block : 0);
+#pragma unroll
+            for (int w = 0; w < WORDS; w++) words[u][w] = hear(slot + w);
         }
-        if (region == 1) board.new_position = (int)(n_holes > 0 ? holes[--n_holes] : n++);
-        while (n_holes > 0) {
-            i64 last = n - 1;
-            int which = n_dying > 0 && dying[0] == last ? 0 : (n_dying > 1 && dying[1] == last ? 1 : -1);
-            if (holes[0] == last) {
-                holes[0] = holes[n_holes - 1];
-                n_holes--;
-            } else if (which >= 0) {
-                dying[which] = dying[n_dying - 1];
-                n_dying--;
-            } else {
-                board.moves[board.n_moves++] = Move{region, (int)last, (int)holes[--n_holes]};
-            }
-            n--;
+        all = true;
+#pragma unroll
+        for (int u = 0; u < N; u++) {
+#pragma unroll
+            for (int w = 0; w < WORDS; w++) all = all && (unsigned)words[u][w] == (unsigned)tag;
         }
-        for (int h = 0; h < n_dying; h++) holes[n_holes++] = dying[h];
+        if (!all) listen_again();
+    }
+#pragma unroll
+    for (int u = 0; u < N; u++) {
+        const i64* word = words[u];
+        out[u] = no_entry();
+        if (first + u * WARP >= (int)gridDim.x) continue;
+        out[u].score = number_of(word[0], word[1]);
+        out[u].order = (int)((unsigned long long)word[2] >> 32);
+        out[u].partner = (int)((unsigned long long)word[3] >> 32);
+        out[u].tiebreak = ROSE ? number_of(word[4], word[WORDS - 1]) : 0.0;
     }
 }
 
-// Reduce what the last step found and decide on the next one: a merge (no rows) or rows to rescan.
+// The best that all blocks tell, of those that are wanted: heard by one warp, and known to its lanes.
+template <bool ROSE, class Accept>
+BHCLUST_DEVICE Entry best_told(const Search& s, i64 tag, Accept accept) {
+    constexpr int AT_ONCE = 5;
+    Entry best = no_entry();
+    for (int first = 0; first < (int)gridDim.x; first += AT_ONCE * WARP) {
+        Entry told[AT_ONCE];
+        hear_bests<ROSE>(s, tag, first + lane_of_thread(), told);
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+            if (accept(told[u]) && better<ROSE>(told[u], best)) best = told[u];
+    }
+    return warp_best<ROSE>(best);
+}
+
+// Take down what the rows that looked again have found, by one warp.
 template <bool ROSE, class M>
-BHCLUST_DEVICE void decide(const Search& s, Board& board, int buffer) {
-    const int lane = lane_of_thread(), n_blocks = gridDim.x, n_found = board.n_rows;
-    const Entry* block_entries = s.block_best + (i64)buffer * n_blocks;
-    const Candidate* row_entries = s.row_best + (i64)buffer * ROWS * n_blocks;
-    // Everything is read at once: each thread has the entries of one block.
-    Entry best = no_entry(), fresh = no_entry();
-    for (int b = threadIdx.x; b < n_blocks; b += blockDim.x) {
-        Entry other = block_entries[b];
-        if (better<ROSE>(other, best)) best = other;
-        if (other.partner >= 0 && better<ROSE>(other, fresh)) fresh = other;
-    }
-    for (int r = 0; r < n_found; r++) {
+BHCLUST_DEVICE void take_rows(const Search& s, Board& board, i64 tag, Entry& best, Entry& fresh) {
+    const Candidate* row_entries = s.row_best + (tag % 2) * ROWS * gridDim.x;
+    for (int r = 0; r < board.n_rows; r++) {
         Candidate found = no_candidate();
-        for (int b = threadIdx.x; b < n_blocks; b += blockDim.x)
-            found = better_of<ROSE>(row_entries[r * n_blocks + b], found);
-        found = block_best<ROSE>(found, board.candidates, no_candidate());
-        if (threadIdx.x == 0) {
-            found.best.partner = found.best.score > -INFINITE ? found.best.id : -1;
-            found.best.id = board.rows[r].best.id;
-            board.rows[r] = found;
-        }
+        for (int b = lane_of_thread(); b < (int)gridDim.x; b += WARP)
+            found = better_of<ROSE>(row_entries[(i64)r * gridDim.x + b], found);
+        found = warp_best<ROSE>(found);
+        Entry row = found.best;
+        row.partner = row.score > -INFINITE ? id_at(s, row) : -1;
+        row.order = board.rows[r].best.order;
+        if (better<ROSE>(row, best)) best = row;
+        if (row.partner >= 0 && better<ROSE>(row, fresh)) fresh = row;
+        Place at = board.row_places[r];
+        if (lane_of_thread() > 0 || !owns<M>(at)) continue;
+        const Region& g = s.regions[at.region];
+        g.score[at.position] = row.score;
+        g.partner[at.position] = row.partner;
+        if (ROSE) g.tiebreak[at.position] = row.tiebreak;
+        g.rest_score[at.position] = found.rest.score;
+        if (ROSE) g.needed[at.position] = found.needed;
+        if (ROSE) g.rest_tiebreak[at.position] = found.rest.tiebreak;
+        if (ROSE) g.rest_needed[at.position] = found.rest.needed;
+        if (better<ROSE>(row, board.mine)) board.mine = row;
     }
-    best = block_best<ROSE>(best, board.entries, no_entry());
-    if (threadIdx.x == 0) {
-        for (int r = 0; r < n_found; r++) {
-            const Candidate& found = board.rows[r];
-            const Entry row = found.best;
-            if (better<ROSE>(row, best)) best = row;
-            if (row.partner >= 0 && better<ROSE>(row, fresh)) fresh = row;
-            Place at = board.row_places[r];
-            if (!owns<M>(at)) continue;
-            const Region& g = s.regions[at.region];
-            g.score[at.position] = row.score;
-            g.partner[at.position] = row.partner;
-            if (ROSE) g.tiebreak[at.position] = row.tiebreak;
-            g.rest_score[at.position] = found.rest.score;
-            if (ROSE) g.needed[at.position] = found.needed;
-            if (ROSE) g.rest_tiebreak[at.position] = found.rest.tiebreak;
-            if (ROSE) g.rest_needed[at.position] = found.rest.needed;
-            if (better<ROSE>(row, board.mine)) board.mine = row;
+}
+
+// The best cluster has no partner any more: it looks again, and with it others of that kind which
+// are better than all that have one.
+template <bool ROSE>
+BHCLUST_DEVICE void choose_rows(const Search& s, Board& board, i64 tag, Entry last, Entry fresh) {
+    Entry told = best_told<ROSE>(s, tag, [](const Entry& e) { return e.partner >= 0; });
+    if (better<ROSE>(told, fresh)) fresh = told;
+    int n_rows = 0;
+    // Rows that have just looked are fresh, so only the blocks' own bests can lack a partner.
+    while (true) {
+        if (lane_of_thread() == 0) {
+            board.rows[n_rows].best = last;
+            board.row_places[n_rows] = place_of(s, board, last);
         }
-        board.chosen = best;
+        if (++n_rows == ROWS) break;
+        last = best_told<ROSE>(s, tag, [&](const Entry& e) {
+            return e.partner < 0 && e.score > -INFINITE && better<ROSE>(last, e) && better<ROSE>(e, fresh);
+        });
+        if (last.score == -INFINITE) break;
     }
-    __syncthreads();
-    best = board.chosen;
-    // Only a stale choice needs the best of the fresh ones.
-    if (best.partner < 0) fresh = block_best<ROSE>(fresh, board.entries, no_entry());
+    if (lane_of_thread() == 0) board.n_rows = n_rows;
+}
+
+// Hear what the last step found and decide on the next one: a merge (no rows) or rows to rescan.
+// The first warp does this while the others wait.
+template <bool ROSE, class M>
+BHCLUST_DEVICE void decide(const Search& s, Board& board, i64 tag) {
     if (warp_of_thread() == 0) {
-        Entry rows[ROWS];
-        int n_rows = 0;
-        if (best.partner < 0) {
-            Entry last = best;
-            rows[n_rows++] = best;
-            // Rows that were just scanned are fresh, so only the blocks' own bests can be stale.
-            while (n_rows < ROWS) {
-                Entry next = no_entry();
-                for (int b = lane; b < n_blocks; b += WARP) {
-                    Entry other = block_entries[b];
-                    if (other.partner < 0 && other.score > -INFINITE && better<ROSE>(last, other) &&
-                        better<ROSE>(other, fresh) && better<ROSE>(other, next))
-                        next = other;
-                }
-                next = warp_best<ROSE>(next);
-                if (next.score == -INFINITE) break;
-                rows[n_rows++] = last = next;
-            }
+        Entry best = best_told<ROSE>(s, tag, [](const Entry&) { return true; }), fresh = no_entry();
+        fence();
+        take_rows<ROSE, M>(s, board, tag, best, fresh);
+        const bool failed = best.score == -INFINITE;
+        const bool crowded = is_crowded(s, board.control);
+        const bool done = failed || crowded || board.steps_left == 0 || board.control.n_merges >= s.n_leaves - 1;
+        __syncwarp();  // all lanes have read what the first one is about to change
+        if (!done && best.partner < 0) {
+            choose_rows<ROSE>(s, board, tag, best, fresh);
+        } else if (!done && lane_of_thread() == 0) {
+            board.n_rows = 0;
+            board.chosen = best;
+            board.left = place_of(s, board, best);
+            board.right = place_of(s, board, best.partner);
+            board.reuse = best.order == board.focus_id ? 1 : (best.partner == board.focus_id ? 2 : 0);
         }
-        if (lane == 0) {
-            for (int r = 0; r < n_rows; r++) board.rows[r].best = rows[r];
-            board.n_rows = n_rows;
-            board.done = 0;
-            if (best.score == -INFINITE) {
-                board.control.failed = 1;
-                board.done = 1;
-            } else if (n_rows == 0) {
-                board.left = place_of(s, best.id);
-                board.right = place_of(s, best.partner);
-            } else {
-                for (int r = 0; r < n_rows; r++) board.row_places[r] = place_of(s, rows[r].id);
-            }
-            if (!board.done) plan_places(board, n_rows == 0);
+        if (lane_of_thread() == 0) {
+            board.done = done;
+            board.steps_left--;
+            board.control.n_steps++;
+            board.control.crowded = crowded;
+            // With nothing left to merge there is no pair, and nothing is wrong.
+            board.control.failed = failed && board.control.n_merges < s.n_leaves - 1;
         }
     }
     __syncthreads();
 }
 
-// Let the new cluster compete for being the best partner of the live ones in a region.
-template <bool ROSE, class M, int REGION>
-BHCLUST_DEVICE void offer(
-    const Search& s, const M& model, const Board& board, const double* focus, double* scratch, int k, Entry& best
-) {
-    typedef Walk<REGION == 1 || M::ONE_BY_ONE> Steps;
-    const Region& g = s.regions[REGION];
-    const int i = board.chosen.id, j = board.chosen.partner;
-    const Node merged = board.merged;
-    const bool merged_filter = ROSE && filter_holds(merged.log_1m_r, merged.log_1m_pi, s.mixing);
-    const double single_prior = odds_prior(s.mixing, merged.weight + 1.0);
-    const i64 n = board.scanned[REGION];
-    for (i64 start = Steps::first(REGION); start < n; start += Steps::step()) {
-        const int p = Steps::own(start);
-        const bool live = p < n && !is_skipped(board, REGION, p);
-        const int q = live ? p : (int)start;
-        // Read before the model does, so that everything is on its way at once.
+// One offer of a new cluster to a live one at a position: what that one keeps of it, and the best.
+template <bool ROSE, int REGION>
+struct Offer {
+    const Search& s;
+    const Node merged;
+    const double single_prior;
+    const int i, j, k;
+    const bool merged_filter;
+
+    BHCLUST_DEVICE Offer(const Search& search, const Board& board)
+        : s(search), merged(board.merged), single_prior(odds_prior(search.mixing, board.merged.weight + 1.0)),
+          i(board.left_id), j(board.chosen.partner), k((int)search.n_leaves + board.step),
+          merged_filter(ROSE && filter_holds(board.merged.log_1m_r, board.merged.log_1m_pi, search.mixing)) {}
+
+    // What is read before the model does, so that everything is on its way at once.
+    struct Known {
         Entry entry;
         Bound rest;
-        entry.score = g.score[q];
-        entry.tiebreak = ROSE ? g.tiebreak[q] : 0.0;
-        entry.partner = g.partner[q];
-        rest.score = g.rest_score[q];
-        rest.tiebreak = ROSE ? g.rest_tiebreak[q] : 0.0;
-        rest.needed = ROSE ? g.rest_needed[q] : 0.0;
-        const double own = ROSE ? g.evidence[q] : g.mass[q];
-        double log_f[1] = {0.0};
-        if (REGION == 0)
-            model.template singles<1>(focus, 0, 1, q, scratch, log_f);
-        else
-            model.template clusters<1>(focus, 0, 1, q, scratch, log_f);
-        if (!live || !Steps::leads()) continue;
-        const bool lost = entry.partner == i || entry.partner == j;
-        if (lost) {
+        double own;
+    };
+
+    BHCLUST_DEVICE Known read(int q) const {
+        const Region& g = s.regions[REGION];
+        Known known;
+        known.entry.score = g.score[q];
+        known.entry.tiebreak = ROSE ? g.tiebreak[q] : 0.0;
+        known.entry.partner = g.partner[q];
+        known.entry.order = REGION == 0 ? q : g.id[q];
+        known.rest.score = g.rest_score[q];
+        known.rest.tiebreak = ROSE ? g.rest_tiebreak[q] : 0.0;
+        known.rest.needed = ROSE ? g.rest_needed[q] : 0.0;
+        known.own = ROSE ? g.evidence[q] : g.mass[q];
+        return known;
+    }
+
+    BHCLUST_DEVICE void make(int p, const Known& known, double log_f, Entry& best) const {
+        const Region& g = s.regions[REGION];
+        Entry entry = known.entry;
+        const Bound& rest = known.rest;
+        if (entry.partner == i || entry.partner == j) {
             // What is left is the bound; without a partner it is the score.
             g.score[p] = entry.score = rest.score;
             g.partner[p] = entry.partner = -1;
@@ -336,7 +216,7 @@ BHCLUST_DEVICE void offer(
         // rounding, and in a rose tree no ratio.
         double score = -INFINITE, tiebreak = 0.0, needed = 0.0;
         if (ROSE) {
-            double gain = log_f[0] - (merged.evidence + own);
+            double gain = log_f - (merged.evidence + known.own);
             bool hopeless = gain < rest.needed && merged_filter;
             if (hopeless && REGION == 1) hopeless = filter_holds(g.log_1m_r[p], g.log_1m_pi[p], s.mixing);
             if (!hopeless) {
@@ -348,7 +228,7 @@ BHCLUST_DEVICE void offer(
             }
         } else {
             double prior = REGION == 0 ? single_prior : odds_prior(s.mixing, merged.weight + g.weight[p]);
-            double raw = prior + log_f[0] - (merged.mass + own);
+            double raw = prior + log_f - (merged.mass + known.own);
             if (raw > rest.score - 1.0 / ODDS_STEPS) score = round_odds(raw);
         }
         // Only a strictly better offer wins: on a tie every older partner has a lower id.
@@ -365,40 +245,93 @@ BHCLUST_DEVICE void offer(
             if (ROSE) g.rest_tiebreak[p] = tiebreak;
             if (ROSE) g.rest_needed[p] = needed;
         }
-        if (entry.score >= best.score) {
-            entry.id = g.id[p];
-            if (better<ROSE>(entry, best)) best = entry;
+        if (better<ROSE>(entry, best)) best = entry;
+    }
+};
+
+// Let the new cluster compete for being the best partner of the leaves that are alone: every lane
+// has several of them on their way at once.
+template <bool ROSE, class M>
+BHCLUST_DEVICE void offer_to_leaves(
+    const Search& s, const M& model, const Board& board, const double* focus, double* scratch, Entry& best
+) {
+    constexpr int U = M::ONE_BY_ONE ? 1 : M::LEAVES_AT_ONCE;
+    typedef Walk<M::ONE_BY_ONE> Steps;
+    typedef Offer<ROSE, 0> Offers;
+    const Offers offers(s, board);
+    const int n = (int)board.control.n_positions[0], step = Steps::step();
+    const int left = board.left.region == 0 ? board.left.position : -1;
+    const int right = board.right.region == 0 ? board.right.position : -1;
+    for (int start = Steps::first(0); start < n; start += U * step) {
+        typename Offers::Known known[U];
+        int position[U];
+        double log_f[U];
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            int p = Steps::own(start + u * step);
+            position[u] = p < n ? p : n - 1;
+            known[u] = offers.read(position[u]);
+            if (p >= n || p == left || p == right) known[u].own = INFINITE;
+            log_f[u] = 0.0;
         }
+        if (M::ONE_BY_ONE && known[0].own == INFINITE) continue;
+        model.template leaves<U>(focus, position, scratch, log_f);
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            if (known[u].own < INFINITE && Steps::leads()) offers.make(position[u], known[u], log_f[u], best);
+    }
+}
+
+// The same for the live clusters, each of which a warp has for itself.
+template <bool ROSE, class M>
+BHCLUST_DEVICE void offer_to_clusters(
+    const Search& s, const M& model, const Board& board, const double* focus, const double* facts, double* scratch,
+    Entry& best
+) {
+    typedef Walk<true> Steps;
+    typedef Offer<ROSE, 1> Offers;
+    const Offers offers(s, board);
+    const int n = (int)board.control.n_positions[1];
+    const int left = board.left.region == 1 ? board.left.position : -1;
+    const int right = board.right.region == 1 ? board.right.position : -1;
+    for (int p = Steps::first(1); p < n; p += Steps::step()) {
+        if (p == left || p == right || p == board.new_position) continue;
+        typename Offers::Known known = offers.read(p);
+        if (known.own == INFINITE) continue;
+        double log_f[1] = {0.0};
+        model.template clusters<1>(focus, facts, 0, 1, p, scratch, log_f);
+        if (Steps::leads()) offers.make(p, known, log_f[0], best);
     }
 }
 
 // Score some clusters against the live ones of a region and keep each one's best partner.
 template <bool ROSE, class M, int REGION, int R>
 BHCLUST_DEVICE void look(
-    const Search& s, const M& model, const Board& board, const double* focus, double* scratch, Candidate (&best)[ROWS]
+    const Search& s, const M& model, const Board& board, const double* focus, const double* facts, double* scratch,
+    Candidate (&best)[ROWS]
 ) {
     typedef Walk<REGION == 1 || M::ONE_BY_ONE> Steps;
     const Region& g = s.regions[REGION];
-    const i64 n = board.scanned[REGION];
-    for (i64 start = Steps::first(REGION); start < n; start += Steps::step()) {
-        const int p = Steps::own(start);
-        const bool live = p < n && !is_skipped(board, REGION, p);
-        const int q = live ? p : (int)start;
-        const int id = g.id[q];
+    const int n = (int)board.control.n_positions[REGION], n_rows = board.n_rows;
+    for (int start = Steps::first(REGION); start < n; start += Steps::step()) {
+        const int p = Steps::own(start) < n ? Steps::own(start) : n - 1;
+        const bool live = Steps::own(start) < n && (ROSE ? g.evidence[p] : g.mass[p]) < INFINITE;
+        if ((REGION == 1 || M::ONE_BY_ONE) && !live) continue;
+        const int order = REGION == 0 ? p : g.id[p];
         double log_f[R];
         for (int r = 0; r < R; r++) log_f[r] = 0.0;
         if (REGION == 0)
-            model.template singles<R>(focus, s.focus_apart, board.n_rows, q, scratch, log_f);
+            model.template singles<R>(focus, s.focus_apart, n_rows, p, scratch, log_f);
         else
-            model.template clusters<R>(focus, s.focus_apart, board.n_rows, q, scratch, log_f);
+            model.template clusters<R>(focus, facts, s.focus_apart, n_rows, p, scratch, log_f);
         if (!live || !Steps::leads()) continue;
         Node other = node_at<ROSE>(s, Place{REGION, p});
 #pragma unroll
         for (int r = 0; r < R; r++) {
-            if (r >= board.n_rows || id <= board.rows[r].best.id) continue;
+            if (r >= n_rows || order <= board.rows[r].best.order) continue;
             const Node& row = board.row_nodes[r];
             Candidate found = no_candidate();
-            found.best.id = id;
+            found.best.order = order;
             if (ROSE) {
                 double gain = log_f[r] - (row.evidence + other.evidence);
                 RatioScore ratio = ratio_score(row, other, gain, s.mixing);
@@ -419,13 +352,14 @@ template <bool ROSE, bool BY_WARP>
 BHCLUST_DEVICE void survey_region(const Search& s, const Board& board, int region, Entry& best) {
     typedef Walk<BY_WARP> Steps;
     const Region& g = s.regions[region];
-    for (i64 start = Steps::first(region); start < board.scanned[region]; start += Steps::step()) {
+    const int n = (int)board.control.n_positions[region], n_rows = board.n_rows;
+    for (int start = Steps::first(region); start < n; start += Steps::step()) {
         const int p = Steps::own(start);
-        if (p >= board.scanned[region] || is_skipped(board, region, p) || !Steps::leads()) continue;
-        Entry entry{g.score[p], ROSE ? g.tiebreak[p] : 0.0, g.id[p], g.partner[p]};
+        if (p >= n || !Steps::leads() || !(g.score[p] > -INFINITE)) continue;
+        Entry entry{g.score[p], ROSE ? g.tiebreak[p] : 0.0, region == 0 ? p : g.id[p], g.partner[p]};
         bool excluded = false;
-        for (int r = 0; r < board.n_rows; r++) excluded = excluded || entry.id == board.rows[r].best.id;
-        if (!excluded && entry.score > -INFINITE && better<ROSE>(entry, best)) best = entry;
+        for (int r = 0; r < n_rows; r++) excluded = excluded || entry.order == board.rows[r].best.order;
+        if (!excluded && better<ROSE>(entry, best)) best = entry;
     }
 }
 
@@ -437,28 +371,27 @@ BHCLUST_DEVICE Entry survey(const Search& s, Board& board) {
     return block_best<ROSE>(best, board.entries, no_entry());
 }
 
-BHCLUST_DEVICE void count_pass(Board& board, int n_foci) {
-    for (int region = 0; region < 2; region++) {
-        i64 n_live = board.scanned[region] - board.n_skipped[region];
-        board.control.n_pairs += n_foci * n_live;
-        board.control.n_read[region] += n_live;
-    }
-}
-
 template <bool ROSE, class M>
 BHCLUST_DEVICE void merge_step(
-    const Search& s, const M& model, Board& board, double* focus, double* scratch, int next_buffer
+    const Search& s, const M& model, Board& board, double* focus, const double* facts, double* scratch, i64 tag
 ) {
-    // Two threads of the last warp read the nodes while the others gather.
-    if (threadIdx.x + 1 == blockDim.x) board.row_nodes[0] = node_at<ROSE>(s, board.left);
-    if (threadIdx.x + 2 == blockDim.x) board.row_nodes[1] = node_at<ROSE>(s, board.right);
-    model.gather(focus, board.left, board.right, board.sums);
+    if (is_helper(0)) {
+        board.row_nodes[0] = node_at<ROSE>(s, board.left);
+        board.left_id = id_at(s, board.chosen);
+    }
+    if (is_helper(1)) board.row_nodes[1] = node_at<ROSE>(s, board.right);
+    if (is_helper(2)) keep_books<ROSE, M>(s, board);
+    const int reuse = board.reuse;
+    model.gather(
+        focus, facts, reuse ? Place{IN_FOCUS, 0} : board.left, reuse == 2 ? board.left : board.right, board.sums
+    );
     __syncthreads();
     const Node &left = board.row_nodes[0], &right = board.row_nodes[1];
+    const int step = board.step;
+    const bool writes = (int)blockIdx.x == step % (int)gridDim.x;
     // On its way while the focus is prepared.
     const double log_gamma = threadIdx.x == 0 ? log_gamma_of(s.mixing, left.weight + right.weight) : 0.0;
-    double log_f = model.prepare(focus, board.sums);
-    const int step = (int)board.control.n_merges, k = (int)s.n_leaves + step;
+    double log_f = model.prepare(focus, facts, board.sums);
     if (threadIdx.x == 0) {
         int operation = JOIN;
         if (ROSE) {
@@ -466,91 +399,98 @@ BHCLUST_DEVICE void merge_step(
             operation = best_operation(left, right, log_f - (left.evidence + right.evidence), s.mixing, terms);
         }
         board.merged = merged_node<ROSE>(left, right, operation, log_f, log_gamma, s.mixing);
-        if (blockIdx.x == 0) {
-            s.merges[3 * (i64)step] = board.chosen.id;
+        if (writes) {
+            s.merges[3 * (i64)step] = board.left_id;
             s.merges[3 * (i64)step + 1] = board.chosen.partner;
             s.merges[3 * (i64)step + 2] = operation;
             s.merge_log_f[step] = log_f;
+            write_node<ROSE>(s, board.new_position, board.merged, (int)s.n_leaves + step);
         }
     }
+    model.tabulate(focus, facts);
+    // Nobody reads this place in this step.
+    if (writes) model.store(focus, board.new_position);
     __syncthreads();
     Entry best = no_entry();
-    offer<ROSE, M, 0>(s, model, board, focus, scratch, k, best);
-    offer<ROSE, M, 1>(s, model, board, focus, scratch, k, best);
+    offer_to_leaves<ROSE, M>(s, model, board, focus, scratch, best);
+    offer_to_clusters<ROSE, M>(s, model, board, focus, facts, scratch, best);
     best = block_best<ROSE>(best, board.entries, no_entry());
     if (threadIdx.x == 0) {
+        tell_best<ROSE>(s, board, best, tag, writes || board.told_more);
         board.mine = best;
-        s.block_best[(i64)next_buffer * gridDim.x + blockIdx.x] = best;
-        board.control.n_merges++;
-        count_pass(board, 1);
-    }
-    // The statistics of a live cluster are written only where nobody reads in this step.
-    if (blockIdx.x == step % gridDim.x) {
-        model.store(focus, board.new_position);
-        if (threadIdx.x == 0) write_node<ROSE>(s, board.new_position, board.merged, k);
-    }
-    if (threadIdx.x == 0) board.outdated = 0;
-    for (int m = 0; m < board.n_moves; m++) {
-        Move move = board.moves[m];
-        bool is_giver = owns<M>(Place{move.region, move.from});
-        if (threadIdx.x == 0 && (is_giver || owns<M>(Place{move.region, move.to}))) board.outdated = 1;
-        if (!is_giver) continue;
-        model.move(move.region, move.from, move.to);
-        if (threadIdx.x == 0) move_node<ROSE>(s, move.region, move.from, move.to);
     }
 }
 
 template <bool ROSE, class M>
 BHCLUST_DEVICE void rescan_step(
-    const Search& s, const M& model, Board& board, double* focus, double* scratch, int next_buffer
+    const Search& s, const M& model, Board& board, double* focus, const double* facts, double* scratch, i64 tag
 ) {
-    bool must_survey = board.outdated;
-    for (int r = 0; r < board.n_rows; r++) {
-        model.gather(focus + r * s.focus_apart, board.row_places[r], Place{-1, 0}, board.sums);
+    const int n_rows = board.n_rows;
+    bool must_survey = false, leaves_wanted = false;
+    if (is_helper(2)) bury<ROSE, M>(s, board, -1);
+    for (int r = 0; r < n_rows; r++) {
+        double* own = focus + r * s.focus_apart;
+        model.gather(own, facts, board.row_places[r], Place{NOWHERE, 0}, board.sums);
         __syncthreads();
-        model.prepare(focus + r * s.focus_apart, board.sums);
+        model.prepare(own, facts, board.sums);
+        model.tabulate(own, facts);
         if (threadIdx.x == 0) board.row_nodes[r] = node_at<ROSE>(s, board.row_places[r]);
         must_survey = must_survey || owns<M>(board.row_places[r]);
+        // A cluster's partners come after it: the leaves are not among those of a merged one.
+        leaves_wanted = leaves_wanted || board.row_places[r].region == 0;
     }
     __syncthreads();
     Candidate best[ROWS];
     for (int r = 0; r < ROWS; r++) best[r] = no_candidate();
-    if (board.n_rows == 1) {
-        look<ROSE, M, 0, 1>(s, model, board, focus, scratch, best);
-        look<ROSE, M, 1, 1>(s, model, board, focus, scratch, best);
+    if (n_rows == 1) {
+        if (leaves_wanted) look<ROSE, M, 0, 1>(s, model, board, focus, facts, scratch, best);
+        look<ROSE, M, 1, 1>(s, model, board, focus, facts, scratch, best);
     } else {
-        look<ROSE, M, 0, ROWS>(s, model, board, focus, scratch, best);
-        look<ROSE, M, 1, ROWS>(s, model, board, focus, scratch, best);
+        if (leaves_wanted) look<ROSE, M, 0, ROWS>(s, model, board, focus, facts, scratch, best);
+        look<ROSE, M, 1, ROWS>(s, model, board, focus, facts, scratch, best);
     }
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        if (r >= board.n_rows) continue;
+        if (r >= n_rows) continue;
         Candidate found = block_best<ROSE>(best[r], board.candidates, no_candidate());
-        if (threadIdx.x == 0) s.row_best[((i64)next_buffer * ROWS + r) * gridDim.x + blockIdx.x] = found;
+        if (threadIdx.x == 0) s.row_best[((tag % 2) * ROWS + r) * gridDim.x + blockIdx.x] = found;
+        __syncthreads();
     }
     Entry mine = board.mine;
     if (must_survey) mine = survey<ROSE, M>(s, board);
     if (threadIdx.x == 0) {
+        Control& control = board.control;
         board.mine = mine;
-        board.outdated = 0;
-        s.block_best[(i64)next_buffer * gridDim.x + blockIdx.x] = mine;
-        board.control.n_rescans += board.n_rows;
-        count_pass(board, board.n_rows);
+        board.focus_id = -1;
+        control.n_rescans += n_rows;
+        for (int region = leaves_wanted ? 0 : 1; region < 2; region++) {
+            control.n_pairs += n_rows * control.n_live[region];
+            control.n_read[region] += control.n_live[region];
+        }
+        tell_best<ROSE>(s, board, mine, tag, true);
     }
 }
 
-// Board, foci and the warps' scratch share the block's memory; what is too large is far away.
+// Board, facts, foci and the warps' scratch share the block's memory; what is too large is far away.
 struct Memory {
     Board* board;
-    double *focus, *scratch;
+    double* focus;
+    const double* facts;
+    double* scratch;
 };
 
-BHCLUST_DEVICE Memory share_memory(double* shared, const Search& s, int n_foci) {
-    double* focus = shared + BOARD_BYTES / 8;
+template <class M>
+BHCLUST_DEVICE Memory share_memory(double* shared, const Search& s, const M& model, int n_foci) {
+    double* facts = shared + BOARD_BYTES / 8;
+    double* focus = facts + s.facts_size;
     double* near_scratch = s.far_focus ? focus : focus + n_foci * s.focus_apart;
     double* scratch = s.far_scratch ? s.far_scratch + (i64)blockIdx.x * warps_of_block() * s.scratch_size : near_scratch;
     if (s.far_focus) focus = s.far_focus + (i64)blockIdx.x * n_foci * s.focus_apart;
-    return Memory{(Board*)shared, focus, scratch + warp_of_thread() * s.scratch_size};
+    if (s.facts_size) model.copy_facts(facts);
+    __syncthreads();
+    return Memory{
+        (Board*)shared, focus, s.facts_size ? facts : nullptr, scratch + warp_of_thread() * s.scratch_size
+    };
 }
 
 // The record of a launch stands in constant memory: first the search, then the model.
@@ -561,30 +501,32 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) search() {
     BHCLUST_SHARED(shared);
     const Search& s = *(const Search*)record;
     const M& model = *(const M*)(record + sizeof(Search) / 8);
-    Memory memory = share_memory(shared, s, ROWS);
+    Memory memory = share_memory(shared, s, model, ROWS);
     Board& board = *memory.board;
     if (threadIdx.x == 0) {
         board.control = *s.control;
-        board.n_rows = board.outdated = 0;
-        plan_places(board, false);
+        board.n_rows = board.told_more = 0;
+        board.dying[0].region = board.dying[1].region = NOWHERE;
+        board.newest = board.focus_id = -1;
+        board.steps_left = (int)s.n_steps;
     }
     __syncthreads();
+    i64 tag = board.control.n_steps + 1;
     Entry mine = survey<ROSE, M>(s, board);
     if (threadIdx.x == 0) {
         board.mine = mine;
-        s.block_best[blockIdx.x] = mine;
+        tell_best<ROSE>(s, board, mine, tag, false);
     }
-    for (i64 step = 0; step < s.n_steps && board.control.n_merges < s.n_leaves - 1; step++) {
-        grid_barrier();
-        decide<ROSE, M>(s, board, (int)(step % 2));
+    while (true) {
+        decide<ROSE, M>(s, board, tag);
         if (board.done) break;
-        int next_buffer = (int)((step + 1) % 2);
+        tag++;
         if (board.n_rows == 0)
-            merge_step<ROSE, M>(s, model, board, memory.focus, memory.scratch, next_buffer);
+            merge_step<ROSE, M>(s, model, board, memory.focus, memory.facts, memory.scratch, tag);
         else
-            rescan_step<ROSE, M>(s, model, board, memory.focus, memory.scratch, next_buffer);
-        __syncthreads();
+            rescan_step<ROSE, M>(s, model, board, memory.focus, memory.facts, memory.scratch, tag);
     }
+    if (threadIdx.x == 0) bury<ROSE, M>(s, board, -1);
     grid_barrier();
     if (blockIdx.x == 0 && threadIdx.x == 0) *s.control = board.control;
 }

@@ -1,0 +1,196 @@
+// What a search keeps: live clusters by position, a record that every block has, places and graves.
+
+constexpr int ROWS = 4;        // clusters that look for a new partner in one step
+constexpr int MOST_FOCI = 8;   // foci that a block scores at once
+constexpr int MOST_HOLES = 4;  // places of dead clusters that are remembered for new ones
+constexpr int SLOT_WORDS = 8;
+
+// Live clusters by position; region 0 holds leaves that are still alone, in the order of their ids.
+// A dead one has an infinite mass (evidence in a rose tree) and the score -inf.
+struct Region {
+    int *id, *partner;  // partner: -1 if it was merged away, the score is then an upper bound
+    double *score, *tiebreak, *needed;
+    double *rest_score, *rest_tiebreak, *rest_needed;  // a bound on all other partners
+    double *mass, *evidence, *weight, *log_d, *log_1m_r, *log_1m_pi, *n_children, *child_mass, *child_log_d;
+};
+
+// What is carried from launch to launch.
+struct Control {
+    i64 n_positions[2], n_live[2], n_holes, holes[MOST_HOLES];
+    i64 n_merges, n_rescans, n_pairs, failed, crowded;
+    i64 n_read[2];  // leaves and clusters whose statistics were read in all passes
+    i64 n_steps;
+};
+
+struct Search {
+    Mixing mixing;
+    i64 n_leaves, n_slots, n_steps, least_dead, focus_apart, scratch_size, facts_size;
+    double leaf_log_d;
+    Region regions[2];
+    int* position_of;      // by id, of those in region 1 and of leaves
+    int* merges;           // left, right, operation of each
+    double* merge_log_f;
+    i64* slots;            // [2][blocks][SLOT_WORDS]: what blocks tell each other
+    Candidate* row_best;   // [2][ROWS][blocks]
+    double* far_focus;     // foci that do not fit into shared memory, ROWS a block; or null
+    double* far_scratch;   // likewise for the warps' scratch
+    Control* control;
+};
+
+struct Board {
+    Control control;
+    Entry entries[MOST_WARPS];
+    Candidate candidates[MOST_WARPS];
+    double sums[MOST_WARPS];
+    Entry mine;                 // best of this block's clusters
+    Entry chosen;
+    Candidate rows[ROWS];       // clusters that look again, then what they found
+    Node row_nodes[MOST_FOCI], merged;  // of a merge: left and right
+    Place row_places[ROWS], left, right;
+    Place dying[2];             // merged in this step or, until the next one, in the last
+    int left_id, reuse;         // reuse: which of the pair the first focus holds already (1 left, 2 right)
+    int step, n_rows, done, steps_left;
+    int newest, new_position;   // the cluster of the last merge in this launch, and its place
+    int focus_id;               // cluster that the first focus holds, or -1
+    int told_more;              // this block wrote what others will read
+};
+
+constexpr int BOARD_BYTES = 4096;  // the host reserves so much for the board
+static_assert(sizeof(Board) <= BOARD_BYTES, "the board has outgrown its place");
+
+// A walk over a block's share of a region. Leaves go to the lanes of a warp, clusters to a warp as a
+// whole. They are dealt to blocks first, so that few of them keep all blocks busy; clusters start
+// with the last warp, because the first ones have the leaves.
+template <bool BY_WARP>
+struct Walk {
+    static BHCLUST_DEVICE int owner(int position) { return (BY_WARP ? position : position / WARP) % gridDim.x; }
+    static BHCLUST_DEVICE int step() { return warps_of_block() * gridDim.x * (BY_WARP ? 1 : WARP); }
+    static BHCLUST_DEVICE int first(int region) {
+        int warp = region == 0 ? warp_of_thread() : warps_of_block() - 1 - warp_of_thread();
+        return (warp * gridDim.x + blockIdx.x) * (BY_WARP ? 1 : WARP);
+    }
+    // position of this lane in the group that starts at a position
+    static BHCLUST_DEVICE int own(int start) { return start + (BY_WARP ? 0 : lane_of_thread()); }
+    // whether this lane does the bookkeeping of its position
+    static BHCLUST_DEVICE bool leads() { return !BY_WARP || lane_of_thread() == 0; }
+};
+
+template <class M>
+BHCLUST_DEVICE bool owns(Place at) {
+    int owner = at.region == 1 || M::ONE_BY_ONE ? Walk<true>::owner(at.position) : Walk<false>::owner(at.position);
+    return owner == (int)blockIdx.x;
+}
+
+// Some threads, in different warps, that have work of their own while the others gather.
+BHCLUST_DEVICE bool is_helper(int k) {
+    int warp = warps_of_block() - 1 - k % warps_of_block();
+    return (int)threadIdx.x == warp * WARP + k;
+}
+
+BHCLUST_DEVICE Place place_of(const Search& s, const Board& board, int id) {
+    if (id == board.newest) return Place{1, board.new_position};
+    return Place{id >= s.n_leaves ? 1 : 0, s.position_of[id]};
+}
+
+BHCLUST_DEVICE Place place_of(const Search& s, const Board& board, const Entry& entry) {
+    return entry.order < s.n_leaves ? Place{0, entry.order} : place_of(s, board, entry.order);
+}
+
+BHCLUST_DEVICE int id_at(const Search& s, const Entry& entry) {
+    return entry.order < s.n_leaves ? s.regions[0].id[entry.order] : entry.order;
+}
+
+template <bool ROSE>
+BHCLUST_DEVICE Node node_at(const Search& s, Place at) {
+    const Region& g = s.regions[at.region];
+    int p = at.position;
+    Node node;
+    node.weight = at.region == 0 ? 1.0 : g.weight[p];
+    node.mass = g.mass[p];
+    node.log_d = s.leaf_log_d;
+    node.evidence = 0.0;
+    node.log_1m_r = node.log_1m_pi = -INFINITE;
+    node.n_children = node.child_mass = node.child_log_d = 0.0;
+    if (ROSE) node.evidence = g.evidence[p];
+    if (ROSE && at.region == 1) {
+        node.log_d = g.log_d[p];
+        node.log_1m_r = g.log_1m_r[p];
+        node.log_1m_pi = g.log_1m_pi[p];
+        node.n_children = g.n_children[p];
+        node.child_mass = g.child_mass[p];
+        node.child_log_d = g.child_log_d[p];
+    }
+    return node;
+}
+
+template <bool ROSE>
+BHCLUST_DEVICE void write_node(const Search& s, int position, const Node& node, int id) {
+    const Region& g = s.regions[1];
+    g.id[position] = id;
+    g.partner[position] = -1;
+    g.score[position] = g.rest_score[position] = -INFINITE;
+    g.mass[position] = node.mass;
+    g.weight[position] = node.weight;
+    s.position_of[id] = position;
+    if (!ROSE) return;
+    g.tiebreak[position] = g.needed[position] = -INFINITE;
+    g.rest_tiebreak[position] = g.rest_needed[position] = -INFINITE;
+    g.evidence[position] = node.evidence;
+    g.log_d[position] = node.log_d;
+    g.log_1m_r[position] = node.log_1m_r;
+    g.log_1m_pi[position] = node.log_1m_pi;
+    g.n_children[position] = node.n_children;
+    g.child_mass[position] = node.child_mass;
+    g.child_log_d[position] = node.child_log_d;
+}
+
+// Mark the clusters of the last merge as dead. While a merge is made all blocks still read them, so
+// this waits for the next step; the place of one may have gone to a new cluster by then.
+template <bool ROSE, class M>
+BHCLUST_DEVICE void bury(const Search& s, Board& board, int reused) {
+    for (int m = 0; m < 2; m++) {
+        Place at = board.dying[m];
+        board.dying[m].region = NOWHERE;
+        if (at.region == NOWHERE || !owns<M>(at) || (at.region == 1 && at.position == reused)) continue;
+        const Region& g = s.regions[at.region];
+        (ROSE ? g.evidence : g.mass)[at.position] = INFINITE;
+        g.score[at.position] = g.rest_score[at.position] = -INFINITE;
+        g.partner[at.position] = -1;
+        if (at.region == 1) board.told_more = 1;  // its next tenant is written by another block
+    }
+}
+
+// Find the new cluster a place and count what a merge changes. One thread of every block does this.
+template <bool ROSE, class M>
+BHCLUST_DEVICE void keep_books(const Search& s, Board& board) {
+    Control& control = board.control;
+    const int position = (int)(control.n_holes > 0 ? control.holes[--control.n_holes] : control.n_positions[1]++);
+    board.told_more = 0;
+    bury<ROSE, M>(s, board, position);
+    board.dying[0] = board.left;
+    board.dying[1] = board.right;
+    for (int m = 0; m < 2; m++) {
+        Place at = board.dying[m];
+        control.n_live[at.region]--;
+        // What is not remembered stays empty until the host moves the clusters together.
+        if (at.region == 1 && control.n_holes < MOST_HOLES) control.holes[control.n_holes++] = at.position;
+    }
+    for (int region = 0; region < 2; region++) {
+        control.n_pairs += control.n_live[region];
+        control.n_read[region] += control.n_live[region];
+    }
+    control.n_live[1]++;
+    board.step = (int)control.n_merges++;
+    board.new_position = position;
+    board.newest = board.focus_id = (int)s.n_leaves + board.step;
+}
+
+// Whether so many positions are empty that the host should move the clusters together.
+BHCLUST_DEVICE bool is_crowded(const Search& s, const Control& control) {
+    bool found = control.n_positions[1] + 2 > s.n_slots;
+    for (int region = 0; region < 2; region++) {
+        i64 n = control.n_positions[region], n_dead = n - control.n_live[region];
+        found = found || (n_dead > s.least_dead && n_dead > n / 16);
+    }
+    return found;
+}

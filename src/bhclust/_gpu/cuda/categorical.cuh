@@ -1,0 +1,189 @@
+// Columns with a few values: Bernoulli, Categorical.
+
+// What is known of a value of a column.
+struct alignas(16) ValueFacts {
+    double alpha, total;  // of the value, of its column
+    int first, stop;      // values of the column
+    int column, level;    // where its log probability stands
+    // A value of a column is one digit of its group's code.
+    int group, stride, n_levels, digit;
+};
+
+// A leaf is one code of BITS bits for each group of columns, packed into WORDS words (0: as many as
+// it takes), and meets the focus by a look-up a group. The lanes of a warp look up different codes at
+// once, so each has a copy of the table in banks of its own, if there is room for so many COPIES.
+template <int WORDS, int BITS, int COPIES>
+struct Categorical {
+    static constexpr bool ONE_BY_ONE = false;
+    static constexpr int LEAVES_AT_ONCE = 4, PER_WORD = 32 / BITS;
+    i64 focus_size, facts_size, n_values, n_columns, n_levels, n_groups, width, n_digits, complete;
+    const double* all_facts;  // facts of the values, then the levels behind each code
+    const unsigned* codes;    // leaves
+    int* counts;              // clusters
+    const double *table, *total_table, *size_terms;
+    double constant;
+
+    // focus: counts (n_values), observed (n_columns), log f, levels (n_levels + 1), table of sums
+    BHCLUST_DEVICE i64 observed_at() const { return n_values; }
+    BHCLUST_DEVICE i64 log_f_at() const { return n_values + n_columns; }
+    BHCLUST_DEVICE i64 levels_at() const { return n_values + n_columns + 1; }
+    BHCLUST_DEVICE i64 sums_at() const { return levels_at() + n_levels + 1; }
+    BHCLUST_DEVICE i64 n_words() const { return WORDS > 0 ? WORDS : (n_groups + PER_WORD - 1) / PER_WORD; }
+
+    BHCLUST_DEVICE const ValueFacts* values(const double* facts) const {
+        return (const ValueFacts*)(facts ? facts : all_facts);
+    }
+
+    BHCLUST_DEVICE double count(Place at, int s, const ValueFacts& value) const {
+        if (at.region < 0) return 0.0;
+        if (at.region == 1) return counts[at.position * n_values + s];
+        unsigned word = codes[tiled(at.position, value.group / PER_WORD, n_words())];
+        unsigned code = (word >> (value.group % PER_WORD * BITS)) & ((1u << BITS) - 1);
+        return code / value.stride % value.n_levels == value.digit ? 1.0 : 0.0;
+    }
+
+    BHCLUST_DEVICE void gather(double* focus, const double* facts, Place a, Place b, double* sums) const {
+        const ValueFacts* of_value = values(facts);
+        for (int s = threadIdx.x; s < n_values; s += blockDim.x) {
+            double own = a.region == IN_FOCUS ? focus[s] : count(a, s, of_value[s]);
+            focus[s] = own + count(b, s, of_value[s]);
+        }
+    }
+
+    // log Γ of a value's pseudocount and a count, with no branch: a warp has several on their way.
+    BHCLUST_DEVICE double log_gamma_of_value(int s, double alpha, double items) const {
+        double value = items < TABLE_LENGTH ? table[(i64)s * TABLE_LENGTH + (int)items] : 0.0;
+        double series = stirling_series(alpha + items);
+        return items < TABLE_LENGTH ? value : series;
+    }
+
+    BHCLUST_DEVICE double prepare(double* focus, const double* facts, double* sums) const {
+        const ValueFacts* of_value = values(facts);
+        double* observed = focus + observed_at();
+        double* levels = focus + levels_at();
+        double log_f = 0.0;
+        for (int s = threadIdx.x; s < n_values; s += blockDim.x) {
+            const ValueFacts value = of_value[s];
+            double items = 0.0;
+            for (int t = value.first; t < value.stop; t++) items += focus[t];
+            log_f += log_gamma_of_value(s, value.alpha, focus[s]);
+            levels[value.level] = log((value.alpha + focus[s]) / (value.total + items));
+            if (s != value.first) continue;
+            observed[value.column] = items;
+            if (complete) {
+                if (s == 0) log_f -= size_terms[(i64)items];
+            } else {
+                log_f -= log_gamma_at(total_table, value.column, value.total, items);
+                levels[value.level + value.stop - value.first] = 0.0;  // a missing value
+            }
+        }
+        if (threadIdx.x == 0) levels[n_levels] = 0.0;  // no column
+        log_f = constant + block_sum(log_f, sums);
+        if (threadIdx.x == 0) focus[log_f_at()] = log_f;
+        return log_f;
+    }
+
+    BHCLUST_DEVICE void tabulate(double* focus, const double* facts) const {
+        const int n_codes = n_groups * width;
+        const int* digits = (const int*)(values(facts) + n_values);
+        const double* levels = focus + levels_at();
+        double* table_of_sums = focus + sums_at();
+        for (int c = threadIdx.x; c < n_codes * COPIES; c += blockDim.x) {
+            double sum = 0.0;
+            for (int digit = 0; digit < n_digits; digit++) sum += levels[digits[digit * n_codes + c / COPIES]];
+            table_of_sums[c] = sum;
+        }
+    }
+
+    BHCLUST_DEVICE void store(const double* focus, int position) const {
+        for (int s = threadIdx.x; s < n_values; s += blockDim.x)
+            counts[position * n_values + s] = (int)focus[s];
+    }
+
+    // Add the look-ups of one word.
+    template <class Add>
+    BHCLUST_DEVICE void look_up(const double* sums, unsigned word, int w, Add add) const {
+#pragma unroll
+        for (int b = 0; b < PER_WORD; b++) {
+            int g = w * PER_WORD + b;
+            if (g >= n_groups) break;
+            add(sums + (g * width + (word >> (b * BITS) & ((1u << BITS) - 1))) * COPIES);
+        }
+    }
+
+    template <int R>
+    BHCLUST_DEVICE void singles(
+        const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
+    ) const {
+        const double* sums = focus + sums_at() + lane_of_thread() % COPIES;
+        for (int r = 0; r < R; r++)
+            if (r < n) out[r] += focus[r * apart + log_f_at()];
+        for (int w = 0; w < n_words(); w++) {
+            look_up(sums, codes[tiled(position, w, n_words())], w, [&](const double* sum) {
+#pragma unroll
+                for (int r = 0; r < R; r++)
+                    if (r < n) out[r] += sum[r * apart];
+            });
+        }
+    }
+
+    template <int U>
+    BHCLUST_DEVICE void leaves(const double* focus, const int (&positions)[U], double* scratch, double (&out)[U]) const {
+        constexpr int AHEAD = WORDS > 0 ? WORDS : 1;
+        const double* sums = focus + sums_at() + lane_of_thread() % COPIES;
+        const double log_f = focus[log_f_at()];
+        for (int first = 0; first < n_words(); first += AHEAD) {
+            unsigned word[U][AHEAD];
+#pragma unroll
+            for (int u = 0; u < U; u++) {
+#pragma unroll
+                for (int w = 0; w < AHEAD; w++) word[u][w] = codes[tiled(positions[u], first + w, n_words())];
+            }
+#pragma unroll
+            for (int u = 0; u < U; u++) {
+                double sum = 0.0;
+#pragma unroll
+                for (int w = 0; w < AHEAD; w++)
+                    look_up(sums, word[u][w], first + w, [&](const double* term) { sum += *term; });
+                out[u] += sum;
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < U; u++) out[u] += log_f;
+    }
+
+    BHCLUST_DEVICE double with_cluster(const double* focus, const double* facts, i64 position) const {
+        const ValueFacts* of_value = values(facts);
+        const int* own = counts + position * n_values;
+        double value = 0.0, size_term = 0.0, items = focus[observed_at()];
+        if (complete) {
+            for (int s = 0; s < of_value[0].stop; s++) items += own[s];
+            size_term = size_terms[(i64)items];
+        }
+        if (complete && items < TABLE_LENGTH) {
+#pragma unroll 4
+            for (int s = lane_of_thread(); s < n_values; s += WARP)
+                value += table[(i64)s * TABLE_LENGTH + (int)(focus[s] + own[s])];
+        } else {
+#pragma unroll 4
+            for (int s = lane_of_thread(); s < n_values; s += WARP)
+                value += log_gamma_of_value(s, of_value[s].alpha, focus[s] + own[s]);
+        }
+        for (int s = lane_of_thread(); s < n_values && !complete; s += WARP) {
+            const ValueFacts& first = of_value[s];
+            if (s != first.first) continue;
+            double entries = focus[observed_at() + first.column];
+            for (int t = s; t < first.stop; t++) entries += own[t];
+            value -= log_gamma_at(total_table, first.column, first.total, entries);
+        }
+        return constant + warp_sum(value) - size_term;
+    }
+
+    template <int R>
+    BHCLUST_DEVICE void clusters(
+        const double* focus, const double* facts, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
+    ) const {
+        for (int r = 0; r < R; r++)
+            if (r < n) out[r] += with_cluster(focus + r * apart, facts, position);
+    }
+};

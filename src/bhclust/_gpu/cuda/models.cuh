@@ -1,0 +1,79 @@
+// Models of one or several parts.
+
+BHCLUST_DEVICE constexpr int smaller_of(int a, int b) { return a < b ? a : b; }
+
+template <class... Parts>
+struct Model {
+    static constexpr bool ONE_BY_ONE = false;
+    static constexpr int LEAVES_AT_ONCE = 4;
+    BHCLUST_DEVICE void copy_facts(double*) const {}
+    BHCLUST_DEVICE void gather(double*, const double*, Place, Place, double*) const {}
+    BHCLUST_DEVICE double prepare(double*, const double*, double*) const { return 0.0; }
+    BHCLUST_DEVICE void tabulate(double*, const double*) const {}
+    BHCLUST_DEVICE void store(const double*, int) const {}
+    template <int R>
+    BHCLUST_DEVICE void singles(const double*, i64, int, i64, double*, double (&)[R]) const {}
+    template <int U>
+    BHCLUST_DEVICE void leaves(const double*, const int (&)[U], double*, double (&)[U]) const {}
+    template <int R>
+    BHCLUST_DEVICE void clusters(const double*, const double*, i64, int, i64, double*, double (&)[R]) const {}
+};
+
+// The log f of several parts add up; the focus and the facts of one stand behind those of the other.
+template <class First, class... Rest>
+struct Model<First, Rest...> {
+    static constexpr bool ONE_BY_ONE = First::ONE_BY_ONE || Model<Rest...>::ONE_BY_ONE;
+    static constexpr int LEAVES_AT_ONCE = smaller_of(First::LEAVES_AT_ONCE, Model<Rest...>::LEAVES_AT_ONCE);
+    First first;
+    Model<Rest...> rest;
+
+    // The facts of the later parts, null as those of the first.
+    BHCLUST_DEVICE const double* later(const double* facts) const { return facts ? facts + first.facts_size : facts; }
+
+    BHCLUST_DEVICE void copy_facts(double* facts) const {
+        for (int t = threadIdx.x; t < first.facts_size; t += blockDim.x) facts[t] = first.all_facts[t];
+        rest.copy_facts(facts + first.facts_size);
+    }
+
+    BHCLUST_DEVICE void gather(double* focus, const double* facts, Place a, Place b, double* sums) const {
+        first.gather(focus, facts, a, b, sums);
+        rest.gather(focus + first.focus_size, later(facts), a, b, sums);
+    }
+
+    BHCLUST_DEVICE double prepare(double* focus, const double* facts, double* sums) const {
+        double log_f = first.prepare(focus, facts, sums);
+        return log_f + rest.prepare(focus + first.focus_size, later(facts), sums);
+    }
+
+    BHCLUST_DEVICE void tabulate(double* focus, const double* facts) const {
+        first.tabulate(focus, facts);
+        rest.tabulate(focus + first.focus_size, later(facts));
+    }
+
+    BHCLUST_DEVICE void store(const double* focus, int position) const {
+        first.store(focus, position);
+        rest.store(focus + first.focus_size, position);
+    }
+
+    template <int R>
+    BHCLUST_DEVICE void singles(
+        const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
+    ) const {
+        first.template singles<R>(focus, apart, n, position, scratch, out);
+        rest.template singles<R>(focus + first.focus_size, apart, n, position, scratch, out);
+    }
+
+    template <int U>
+    BHCLUST_DEVICE void leaves(const double* focus, const int (&positions)[U], double* scratch, double (&out)[U]) const {
+        first.template leaves<U>(focus, positions, scratch, out);
+        rest.template leaves<U>(focus + first.focus_size, positions, scratch, out);
+    }
+
+    template <int R>
+    BHCLUST_DEVICE void clusters(
+        const double* focus, const double* facts, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
+    ) const {
+        first.template clusters<R>(focus, facts, apart, n, position, scratch, out);
+        rest.template clusters<R>(focus + first.focus_size, later(facts), apart, n, position, scratch, out);
+    }
+};
