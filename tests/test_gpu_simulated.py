@@ -92,7 +92,8 @@ def test_same_predictive_density(name, missing):
     stats = case.model.suffstats(fitted)
     tree = agglomerate(case.model, stats, mixing).tree
     device = simulated_device()
-    for rows in (new, new[1:]):
+    whole = make_case(name, 20, rng).X  # no holes where the fitted rows have some
+    for rows in (new, new[1:], whole):
         expected = posterior.log_predictive_density(tree, case.model, mixing, rows)
         found = posterior.log_predictive_density(tree, case.model, mixing, rows, device=device)
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)

@@ -9,7 +9,7 @@ at its middle value.
 from __future__ import annotations
 
 import numpy as np
-from coalescent_common import Timer, arguments, mean_and_error, table, write
+from coalescent_common import arguments, mean_and_error, table, write
 from runner import compute_all
 from scipy.special import logsumexp
 
@@ -78,7 +78,6 @@ def draw_panels(results: dict, path) -> None:
 def main() -> None:
     options = arguments(__doc__)
     n_runs = 10 if options.quick else 300
-    timer = Timer()
     results: dict = {}
     settings = {
         panel: {value: {**MIDDLE, panel: value} for value in values}
@@ -87,6 +86,8 @@ def main() -> None:
     distinct = {str(s): {**s, "runs": n_runs, "seed": options.seed} for p in settings.values()
                 for s in p.values()}  # fmt: skip
     records = compute_all("coalescent_figure2", list(distinct.values()), all_runs, options)
+    if options.only:
+        return
     known = dict(zip(distinct, (record["result"]["runs"] for record in records), strict=True))
     rows = []
     for panel, values in PANELS.items():
@@ -133,7 +134,8 @@ def main() -> None:
         p: {v: {m: mean_and_error(x) for m, x in by.items()} for v, by in panel.items()}
         for p, panel in rounded.items()
     }
-    content = {"runs": n_runs, "seconds": timer(), "mean_and_standard_error": summary}
+    seconds = sum(record["seconds"] for record in records)
+    content = {"runs": n_runs, "seconds": seconds, "mean_and_standard_error": summary}
     write(options, "coalescent_figure2", {**content, "pooled": pooled}, text, records)
 
 

@@ -127,7 +127,7 @@ def main() -> None:
         f"{content['threshold_like_paper']:.3f}:\n\n"
         + cluster_table(content["clusters_like_paper"])
         + "\nNumber of clusters by threshold: "
-        + ", ".join(f"{t}: {n}" for t, n in content["clusters_by_threshold"].items())
+        + ", ".join(f"{t}: {content['clusters_by_threshold'][str(t)]}" for t in THRESHOLDS)
         + ".\n\n"
         + "".join(
             f"With stop words ({other['words']} words) threshold 0 gives "

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-import json
+from typing import NamedTuple
 
 import numpy as np
 from coalescent_common import (
-    RESULTS,
-    Timer,
     arguments,
     average_linkage,
     data_file,
@@ -20,7 +17,6 @@ from coalescent_common import (
 )
 from drawing import PALETTE
 from runner import compute_all, pyplot
-from runner import versions as versions_now
 
 from bhclust import BayesianHierarchicalClustering
 from bhclust.coalescent import Mutation
@@ -31,6 +27,16 @@ SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
 WITHHELD = 0.05
 N_DRAWS = 10
 LATENT = (5, 10, 20, 40)
+# The order of the tables; units are kept with their keys sorted.
+TREES = ("average linkage", "BHC", "Greedy-Rate1")
+SCORES = ("purity", "subtree", "leave-one-out")
+RESTORERS = (
+    "Greedy-Rate1",
+    "nearest neighbour",
+    "average linkage",
+    "probabilistic PCA (best)",
+    "commonest value",
+)
 
 
 def rate1(X: np.ndarray, max_iter: int = 1):
@@ -166,8 +172,11 @@ def score_trees(X: np.ndarray, classes: dict[str, np.ndarray]) -> dict:
     }
 
 
-def draw_tree(tree: Tree, labels: list[str], colours: np.ndarray, path) -> None:
-    """Draw a tree with ages to the right and coloured names of its leaves."""
+def draw_tree(tree: Tree, path) -> None:
+    """Draw a tree of languages, named "language (genus)", with ages to the right."""
+    named = [name.rsplit(" (", 1) for name in tree.leaf_names or ()]
+    labels = [f"{genus.rstrip(')')}  {language}" for language, genus in named]
+    colours = np.unique([genus for _, genus in named], return_inverse=True)[1]
     place = np.zeros(tree.n_nodes)
     place[tree.leaf_order()] = np.arange(tree.n_leaves)
     figure, ax = pyplot().subplots(figsize=(8, 0.19 * tree.n_leaves))
@@ -216,86 +225,108 @@ def draw_restored(restored: dict, path) -> None:
     figure.savefig(path, dpi=80)
 
 
-def main() -> None:
-    options = arguments(__doc__)
-    timer = Timer()
+class Languages(NamedTuple):
+    """The languages that have a value of the features of 2005, and what is known of them."""
+
+    V: np.ndarray
+    name: np.ndarray
+    genus: np.ndarray
+    family: np.ndarray
+
+
+def languages() -> Languages:
+    """Return the table, its unknown languages left out."""
     wals = np.load(data_file("wals.npz"))
     V = wals["V"][:, wals["feature_in_2005"]]
-    V = V[(V > 0).any(axis=1)]
-    index = np.flatnonzero((wals["V"][:, wals["feature_in_2005"]] > 0).any(axis=1))
-    known = (V > 0).sum(axis=1)
-    content: dict = {}
+    kept = (V > 0).any(axis=1)
+    return Languages(V[kept], *(wals[key][kept] for key in ("language", "genus", "family")))
 
-    european = np.flatnonzero((wals["family"][index] == "Indo-European") & (known >= 30))
-    X = codes_of(V[european])
-    genus = wals["genus"][index][european]
-    names = wals["language"][index][european]
+
+def european_tree(found: Languages) -> dict:
+    """Return the Indo-European tree, and how it and two others keep the genera together."""
+    rows = (found.family == "Indo-European") & ((found.V > 0).sum(axis=1) >= 30)
+    X, genus = codes_of(found.V[rows]), found.genus[rows]
     _, tree = rate1(X[:, ~np.isnan(X).all(axis=0)], max_iter=2)
-    content["indo_european"] = {
+    names = tuple(f"{a} ({b})" for a, b in zip(found.name[rows], genus, strict=True))
+    named = Tree(tree.parent, n_leaves=tree.n_leaves, height=tree.height, leaf_names=names)
+    return {
         "languages": len(X),
         "genera": len(np.unique(genus)),
         "scores": score_trees(X, {"genus": genus}),
-        "newick": Tree(
-            tree.parent,
-            n_leaves=tree.n_leaves,
-            height=tree.height,
-            leaf_names=tuple(f"{a} ({b})" for a, b in zip(names, genus, strict=True)),
-        ).to_newick(),
-    }
-    if not options.quick:
-        options.out.mkdir(parents=True, exist_ok=True)
-        labels = [f"{g}  {a}" for a, g in zip(names, genus, strict=True)]
-        colours = np.unique(genus, return_inverse=True)[1]
-        draw_tree(tree, labels, colours, options.out / "coalescent_wals_tree.png")
-
-    dense = np.argsort(-known, kind="stable")[: 100 if options.quick else 400]
-    classes = {kind: wals[kind][index][dense] for kind in ("genus", "family")}
-    content["language_scores"] = {
-        "languages": len(dense),
-        "scores": score_trees(codes_of(V[dense]), classes),
+        "newick": named.to_newick(),
     }
 
-    content |= withheld_entries(V, options)
-    if not options.quick:
-        draw_restored(content["restored"], options.out / "coalescent_wals_restored.png")
-    records = content.pop("records")
-    text = report(content)
-    write(options, "coalescent_wals", {**content, "seconds": timer()}, text, records)
+
+def densest_trees(found: Languages, count: int) -> dict:
+    """Return the scores of the trees of the best known languages."""
+    rows = np.argsort(-(found.V > 0).sum(axis=1), kind="stable")[:count]
+    classes = {"genus": found.genus[rows], "family": found.family[rows]}
+    return {"languages": count, "scores": score_trees(codes_of(found.V[rows]), classes)}
 
 
-def withheld_entries(V: np.ndarray, options: argparse.Namespace) -> dict:
-    """Return the shares of entries restored; one draw of one size is a unit."""
+def in_order(study: dict) -> dict:
+    """Return a study of trees with its scores in the order of the tables."""
+    kinds = [kind for kind in ("genus", "family") if kind in study["scores"][TREES[0]]]
+    scores = {
+        name: {kind: {s: study["scores"][name][kind][s] for s in SCORES} for kind in kinds}
+        for name in TREES
+    }
+    return {**study, "scores": scores}
+
+
+def study_units(quick: bool, seed: int) -> list[dict]:
+    """Return the two studies of trees, and one draw of one size of withheld entries each."""
+    trees = [
+        {"trees": "indo_european"},
+        {"trees": "language_scores", "languages": 100 if quick else 400},
+    ]
+    return trees + [
+        {"share": share, "draw": draw, "seed": seed}
+        for draw in range(1 if quick else N_DRAWS)
+        for share in (SHARES[:1] if quick else SHARES)
+    ]
+
+
+def main() -> None:
+    options = arguments(__doc__)
+    found = languages()
 
     def one(unit: dict) -> dict:
-        return restore(
-            densest(V, unit["share"]), np.random.default_rng([unit["seed"], unit["draw"]])
-        )
+        if unit.get("trees") == "indo_european":
+            return european_tree(found)
+        if "trees" in unit:
+            return densest_trees(found, unit["languages"])
+        rng = np.random.default_rng([unit["seed"], unit["draw"]])
+        return restore(densest(found.V, unit["share"]), rng)
 
-    units = [
-        {"share": share, "draw": draw, "seed": options.seed}
-        for draw in range(1 if options.quick else N_DRAWS)
-        for share in (SHARES[:1] if options.quick else SHARES)
-    ]
-    restored: dict = {}
+    units = study_units(options.quick, options.seed)
     records = compute_all("coalescent_wals", units, one, options)
-    if not records:  # --done before any draw: the trees anew, the rest as it was
-        old = json.loads((RESULTS / "coalescent_wals.json").read_text("utf-8"))
-        noted = old["versions"] if isinstance(old["versions"], list) else [old["versions"]]
-        versions = [
-            {"versions": {**versions_now(), "part": "trees"}},
-            *({"versions": {**v, "part": "withheld entries"}} for v in noted[-1:]),
-        ]
-        return {"restored": old["restored"], "repeats": old["repeats"], "records": versions}
+    if options.only:
+        return
+    content = {r["unit"]["trees"]: in_order(r["result"]) for r in records if "trees" in r["unit"]}
+    content |= withheld_entries(found.V, [r for r in records if "share" in r["unit"]])
+    if not options.quick:
+        options.out.mkdir(parents=True, exist_ok=True)
+        tree = Tree.from_newick(content["indo_european"]["newick"])
+        draw_tree(tree, options.out / "coalescent_wals_tree.png")
+        draw_restored(content["restored"], options.out / "coalescent_wals_restored.png")
+    seconds = sum(record["seconds"] for record in records)
+    write(options, "coalescent_wals", {**content, "seconds": seconds}, report(content), records)
+
+
+def withheld_entries(V: np.ndarray, records: list[dict]) -> dict:
+    """Return the shares of entries restored by size, and the fewest draws of a size."""
+    restored: dict = {}
     for record in records:
         share = record["unit"]["share"]
         part = densest(V, share)
         sizes = {"languages": len(part), "features": part.shape[1]}
         known = float((~np.isnan(part)).mean())
         found = restored.setdefault(str(share), {**sizes, "known": known, "accuracy": {}})
-        for name, value in record["result"].items():
-            found["accuracy"].setdefault(name, []).append(value)
+        for name in RESTORERS:
+            found["accuracy"].setdefault(name, []).append(record["result"][name])
     fewest = min(len(next(iter(part["accuracy"].values()))) for part in restored.values())
-    return {"restored": restored, "repeats": fewest, "records": records}
+    return {"restored": restored, "repeats": fewest}
 
 
 def report(content: dict) -> str:

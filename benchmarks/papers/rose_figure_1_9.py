@@ -189,6 +189,8 @@ def main() -> None:
     options = parser.parse_args()
     units = [{"seed": seed} for seed in range(1 if options.quick else options.seeds)]
     records = compute_all("rose_figure_1_9", units, lambda unit: run(unit["seed"]).results, options)
+    if options.only:
+        return
     results = [record["result"] for record in records]
     print(markdown(results))
     if options.quick:

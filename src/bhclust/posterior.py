@@ -316,7 +316,7 @@ def _device_mixture(
     # A new cluster is one without items.
     stats = np.vstack([stats, np.zeros((1, stats.shape[1]))])
     log_weight = np.append(components.log_weight, components.log_new)
-    return DeviceMixture(chosen, model, stats, log_weight)
+    return DeviceMixture(chosen, model, stats, log_weight, n_items=tree.n_leaves)
 
 
 def cluster_probabilities(

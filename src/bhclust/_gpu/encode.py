@@ -236,6 +236,9 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
     start = np.concatenate([[0], np.cumsum(sizes)])
     levels = _leaf_levels(rows, order, start)
     complete = not bool((levels == device.put(sizes)).any())
+    if complete and rows.clusters is not None:
+        entries = np.add.reduceat(rows.clusters[:, order], start[:-1], axis=1)
+        complete = bool((entries == entries[:, :1]).all())
     # A missing value is one more value, whose log probability is zero.
     n_levels = sizes + (0 if complete else 1)
     packing, bits, copies = _packing(n_levels)

@@ -56,15 +56,22 @@ class DeviceMixture:
         The clusters.
     log_weight : array of shape (n_clusters,)
         Their weights.
+    n_items : int
+        The most items in one of them.
     """
 
     def __init__(
-        self, device: Device, model: ClusterModel, stats: FloatArray, log_weight: FloatArray
+        self,
+        device: Device,
+        model: ClusterModel,
+        stats: FloatArray,
+        log_weight: FloatArray,
+        *,
+        n_items: int,
     ) -> None:
         self._device, self._model, self._stats = device, model, stats
         self._log_weight = device.put(np.asarray(log_weight, dtype=np.float64))
-        # More than any count in the statistics: tables over sizes must reach it.
-        self._n_items = int(np.ceil(stats.max(initial=1.0))) + 1
+        self._n_items = n_items
 
     def log_density(self, items: FloatArray) -> FloatArray:
         """Return the log density of each item, given by its statistics."""
