@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -164,10 +165,10 @@ inline int run(int n_blocks, int n_threads, long shared_doubles, unsigned seed, 
 
 inline void __syncthreads() { simulator::wait_at(simulator::launch_now->blocks[blockIdx.x]); }
 inline void __syncwarp() { simulator::wait_at(simulator::launch_now->warps[simulator::warp_number()]); }
-inline void tell(long long* where, long long word) { *where = word; }
-inline long long hear(const long long* where) { return *where; }
-inline void fence() {}
-inline void listen_again() { simulator::listen_again(); }
+inline void arrive(long long* counter) { ++*counter; }
+inline void wait_until(const long long* counter, long long all) {
+    while (*counter < all) simulator::listen_again();
+}
 inline unsigned long long as_word(double x) {
     unsigned long long word;
     std::memcpy(&word, &x, 8);
@@ -196,3 +197,10 @@ template <class T>
 inline T across_lanes(T value, int mask) {
     return from_lane(value, (threadIdx.x % WARP) ^ mask);
 }
+
+inline unsigned largest_of_lanes(unsigned value) {
+    for (int mask = WARP / 2; mask > 0; mask /= 2) value = std::max(value, across_lanes(value, mask));
+    return value;
+}
+
+inline unsigned smallest_of_lanes(unsigned value) { return ~largest_of_lanes(~value); }

@@ -24,7 +24,7 @@ from bhclust.models import ClusterModel
 _ROWS = 4
 _BOARD_BYTES = 4096
 _MOST_FOCI = 8
-_SLOT_WORDS, _CANDIDATE_WORDS = 8, 7
+_TOLD_WORDS, _CANDIDATE_WORDS = 4, 7
 # Words of the control record: positions (2), living (2), holes and their places (5), then these.
 _CONTROL_WORDS = 17
 _N_LIVE, _N_HOLES = 2, 4
@@ -118,7 +118,8 @@ class DeviceSearch:
         self._control = device.put(control)
         self._log_gamma = device.put(nodes.log_gamma_of_sizes(n + 1))
         places = 2 * device.n_blocks
-        self._slots = xp.zeros(places * _SLOT_WORDS, dtype=np.int64)
+        self._told = xp.zeros(places * _TOLD_WORDS, dtype=np.int64)
+        self._n_told = xp.zeros(1, dtype=np.int64)
         self._row_best = xp.zeros(places * _ROWS * _CANDIDATE_WORDS, dtype=np.int64)
         self._mixing = nodes.mixing_code(mixing)
         self._leaf_log_d = float(log_leaf[0]) if mixing.has_normaliser else 0.0
@@ -239,7 +240,7 @@ class DeviceSearch:
             for region in (self._leaves, self._clusters)
             for name in _CLUSTER_FIELDS
         ]
-        found = [self._position_of, self._merges, self._log_f, self._slots, self._row_best]
+        found = [self._position_of, self._merges, self._log_f, self._told, self._n_told, self._row_best]
         return record_words(
             self._device,
             self._parts,
@@ -271,7 +272,7 @@ def record_words(
 
     Without a search only the shares of the block's memory are filled in.
     """
-    n_between = 1 + 2 * len(_CLUSTER_FIELDS) + 5
+    n_between = 1 + 2 * len(_CLUSTER_FIELDS) + 6
     words = [
         *([0] * 7 if before is None else before),
         sum(part.focus_size for part in parts),

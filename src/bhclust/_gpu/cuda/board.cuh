@@ -3,7 +3,6 @@
 constexpr int ROWS = 4;        // clusters that look for a new partner in one step
 constexpr int MOST_FOCI = 8;   // foci that a block scores at once
 constexpr int MOST_HOLES = 4;  // places of dead clusters that are remembered for new ones
-constexpr int SLOT_WORDS = 8;
 
 // Live clusters by position; region 0 holds leaves that are still alone, in the order of their ids.
 // A dead one has an infinite mass (evidence in a rose tree) and the score -inf.
@@ -12,6 +11,12 @@ struct Region {
     double *score, *tiebreak, *needed;
     double *rest_score, *rest_tiebreak, *rest_needed;  // a bound on all other partners
     double *mass, *evidence, *weight, *log_d, *log_1m_r, *log_1m_pi, *n_children, *child_mass, *child_log_d;
+};
+
+// What a block tells the others, read as two pairs of words.
+struct alignas(16) Told {
+    Entry best;
+    i64 unused;
 };
 
 // What is carried from launch to launch.
@@ -30,7 +35,8 @@ struct Search {
     int* position_of;      // by id, of those in region 1 and of leaves
     int* merges;           // left, right, operation of each
     double* merge_log_f;
-    i64* slots;            // [2][blocks][SLOT_WORDS]: what blocks tell each other
+    Told* told;            // [2][blocks]: what blocks tell each other
+    i64* n_told;           // how often a block has told something
     Candidate* row_best;   // [2][ROWS][blocks]
     double* far_focus;     // foci that do not fit into shared memory, ROWS a block; or null
     double* far_scratch;   // likewise for the warps' scratch
@@ -47,12 +53,13 @@ struct Board {
     Candidate rows[ROWS];       // clusters that look again, then what they found
     Node row_nodes[MOST_FOCI], merged;  // of a merge: left and right
     Place row_places[ROWS], left, right;
-    Place dying[2];             // merged in this step or, until the next one, in the last
+    Place dying[2];             // merged in this step
+    Place dead[2];              // merged in the last one: not yet marked
     int left_id, reuse;         // reuse: which of the pair the first focus holds already (1 left, 2 right)
     int step, n_rows, done, steps_left;
     int newest, new_position;   // the cluster of the last merge in this launch, and its place
     int focus_id;               // cluster that the first focus holds, or -1
-    int told_more;              // this block wrote what others will read
+    double single_prior;        // what the prior adds to the odds of the new cluster and a leaf
 };
 
 constexpr int BOARD_BYTES = 4096;  // the host reserves so much for the board
@@ -147,16 +154,14 @@ BHCLUST_DEVICE void write_node(const Search& s, int position, const Node& node, 
 // Mark the clusters of the last merge as dead. While a merge is made all blocks still read them, so
 // this waits for the next step; the place of one may have gone to a new cluster by then.
 template <bool ROSE, class M>
-BHCLUST_DEVICE void bury(const Search& s, Board& board, int reused) {
+BHCLUST_DEVICE void bury(const Search& s, const Board& board, int reused) {
     for (int m = 0; m < 2; m++) {
-        Place at = board.dying[m];
-        board.dying[m].region = NOWHERE;
+        const Place at = board.dead[m];
         if (at.region == NOWHERE || !owns<M>(at) || (at.region == 1 && at.position == reused)) continue;
         const Region& g = s.regions[at.region];
         (ROSE ? g.evidence : g.mass)[at.position] = INFINITE;
         g.score[at.position] = g.rest_score[at.position] = -INFINITE;
         g.partner[at.position] = -1;
-        if (at.region == 1) board.told_more = 1;  // its next tenant is written by another block
     }
 }
 
@@ -165,12 +170,9 @@ template <bool ROSE, class M>
 BHCLUST_DEVICE void keep_books(const Search& s, Board& board) {
     Control& control = board.control;
     const int position = (int)(control.n_holes > 0 ? control.holes[--control.n_holes] : control.n_positions[1]++);
-    board.told_more = 0;
     bury<ROSE, M>(s, board, position);
-    board.dying[0] = board.left;
-    board.dying[1] = board.right;
     for (int m = 0; m < 2; m++) {
-        Place at = board.dying[m];
+        const Place at = board.dying[m];
         control.n_live[at.region]--;
         // What is not remembered stays empty until the host moves the clusters together.
         if (at.region == 1 && control.n_holes < MOST_HOLES) control.holes[control.n_holes++] = at.position;

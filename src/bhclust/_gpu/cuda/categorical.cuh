@@ -15,7 +15,7 @@ struct alignas(16) ValueFacts {
 template <int WORDS, int BITS, int COPIES>
 struct Categorical {
     static constexpr bool ONE_BY_ONE = false;
-    static constexpr int LEAVES_AT_ONCE = 4, PER_WORD = 32 / BITS;
+    static constexpr int LEAVES_AT_ONCE = 2, PER_WORD = 32 / BITS;
     i64 focus_size, facts_size, n_values, n_columns, n_levels, n_groups, width, n_digits, complete;
     const double* all_facts;  // facts of the values, then the levels behind each code
     const unsigned* codes;    // leaves
@@ -83,15 +83,34 @@ struct Categorical {
         return log_f;
     }
 
-    BHCLUST_DEVICE void tabulate(double* focus, const double* facts) const {
+    // Some threads share a code, each of which writes some of its copies: all lanes that write at
+    // once to different banks.
+    BHCLUST_DEVICE void tabulate(double* focus, const double* facts, int start, int step) const {
+        constexpr int SHARES = COPIES > 1 ? 2 : 1;
         const int n_codes = n_groups * width;
         const int* digits = (const int*)(values(facts) + n_values);
         const double* levels = focus + levels_at();
-        double* table_of_sums = focus + sums_at();
-        for (int c = threadIdx.x; c < n_codes * COPIES; c += blockDim.x) {
+        for (int t = start; t < n_codes * SHARES; t += step) {
+            const int code = t / SHARES;
             double sum = 0.0;
-            for (int digit = 0; digit < n_digits; digit++) sum += levels[digits[digit * n_codes + c / COPIES]];
-            table_of_sums[c] = sum;
+            for (int digit = 0; digit < n_digits; digit++) sum += levels[digits[digit * n_codes + code]];
+            double* copies = focus + sums_at() + code * COPIES;
+#pragma unroll
+            for (int k = 0; k < COPIES; k += SHARES) copies[(k + t) % COPIES] = sum;
+        }
+    }
+
+    template <int U>
+    struct Ahead {
+        unsigned word[U][WORDS > 0 ? WORDS : 1];
+    };
+
+    template <int U>
+    BHCLUST_DEVICE void fetch(const int (&positions)[U], Ahead<U>& ahead) const {
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+#pragma unroll
+            for (int w = 0; w < WORDS; w++) ahead.word[u][w] = codes[tiled(positions[u], w, WORDS)];
         }
     }
 
@@ -128,28 +147,21 @@ struct Categorical {
     }
 
     template <int U>
-    BHCLUST_DEVICE void leaves(const double* focus, const int (&positions)[U], double* scratch, double (&out)[U]) const {
-        constexpr int AHEAD = WORDS > 0 ? WORDS : 1;
+    BHCLUST_DEVICE void leaves(
+        const double* focus, const int (&positions)[U], const Ahead<U>& ahead, double* scratch, double (&out)[U]
+    ) const {
         const double* sums = focus + sums_at() + lane_of_thread() % COPIES;
         const double log_f = focus[log_f_at()];
-        for (int first = 0; first < n_words(); first += AHEAD) {
-            unsigned word[U][AHEAD];
 #pragma unroll
-            for (int u = 0; u < U; u++) {
+        for (int u = 0; u < U; u++) {
+            double sum = 0.0;
+            const auto add = [&](const double* term) { sum += *term; };
 #pragma unroll
-                for (int w = 0; w < AHEAD; w++) word[u][w] = codes[tiled(positions[u], first + w, n_words())];
-            }
-#pragma unroll
-            for (int u = 0; u < U; u++) {
-                double sum = 0.0;
-#pragma unroll
-                for (int w = 0; w < AHEAD; w++)
-                    look_up(sums, word[u][w], first + w, [&](const double* term) { sum += *term; });
-                out[u] += sum;
-            }
+            for (int w = 0; w < WORDS; w++) look_up(sums, ahead.word[u][w], w, add);
+            for (int w = WORDS > 0 ? (int)n_words() : 0; w < n_words(); w++)
+                look_up(sums, codes[tiled(positions[u], w, n_words())], w, add);
+            out[u] += sum + log_f;
         }
-#pragma unroll
-        for (int u = 0; u < U; u++) out[u] += log_f;
     }
 
     BHCLUST_DEVICE double with_cluster(const double* focus, const double* facts, i64 position) const {

@@ -85,6 +85,25 @@ BHCLUST_DEVICE T warp_best(T mine) {
     return mine;
 }
 
+// The same for scores without tiebreaks, by words instead of steps: a key that grows with the score,
+// its upper half first, then the lowest order of those that have it.
+template <bool ROSE>
+BHCLUST_DEVICE Entry warp_best(Entry mine) {
+    if (ROSE) return warp_best<ROSE, Entry>(mine);
+    // A zero has one sign here, so that it ties with itself.
+    const unsigned long long bits = as_word(mine.score + 0.0), sign = 0x8000000000000000ULL;
+    const unsigned long long key = bits & sign ? ~bits : bits | sign;
+    const unsigned upper = largest_of_lanes((unsigned)(key >> 32));
+    const unsigned lower = largest_of_lanes((unsigned)(key >> 32) == upper ? (unsigned)key : 0u);
+    const unsigned long long best = (unsigned long long)upper << 32 | lower;
+    const unsigned order = smallest_of_lanes(key == best ? (unsigned)mine.order : 0xffffffffu);
+    const bool is_best = key == best && (unsigned)mine.order == order;
+    mine.partner = (int)largest_of_lanes(is_best ? (unsigned)(mine.partner + 1) : 0u) - 1;
+    mine.order = (int)order;
+    mine.score = as_number(best & sign ? best & ~sign : ~best);
+    return mine;
+}
+
 // The best over a block, known to the first warp. A barrier must follow before the next call.
 template <bool ROSE, class T>
 BHCLUST_DEVICE T block_best(T mine, T* by_warp, T nothing) {

@@ -109,7 +109,7 @@ struct Diagonal : PlainPart<Diagonal<COMPLETE>> {
     BHCLUST_DEVICE void singles(
         const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
     ) const {
-        constexpr int AHEAD = R <= 4 ? 8 : 4;  // loads in flight, and as many in use
+        constexpr int AHEAD = R == 1 ? 16 : (R <= 4 ? 8 : 4);  // loads in flight, and as many in use
         const int d = n_columns;
         const double* own = values + tiled(position, 0, d);
         double product[R], sum[R], exponent = focus[3], next[AHEAD];

@@ -5,16 +5,20 @@ BHCLUST_DEVICE constexpr int smaller_of(int a, int b) { return a < b ? a : b; }
 template <class... Parts>
 struct Model {
     static constexpr bool ONE_BY_ONE = false;
-    static constexpr int LEAVES_AT_ONCE = 4;
+    static constexpr int LEAVES_AT_ONCE = 2;
     BHCLUST_DEVICE void copy_facts(double*) const {}
     BHCLUST_DEVICE void gather(double*, const double*, Place, Place, double*) const {}
     BHCLUST_DEVICE double prepare(double*, const double*, double*) const { return 0.0; }
-    BHCLUST_DEVICE void tabulate(double*, const double*) const {}
+    template <int U>
+    struct Ahead {};
+    BHCLUST_DEVICE void tabulate(double*, const double*, int, int) const {}
+    template <int U>
+    BHCLUST_DEVICE void fetch(const int (&)[U], Ahead<U>&) const {}
     BHCLUST_DEVICE void store(const double*, int) const {}
     template <int R>
     BHCLUST_DEVICE void singles(const double*, i64, int, i64, double*, double (&)[R]) const {}
     template <int U>
-    BHCLUST_DEVICE void leaves(const double*, const int (&)[U], double*, double (&)[U]) const {}
+    BHCLUST_DEVICE void leaves(const double*, const int (&)[U], const Ahead<U>&, double*, double (&)[U]) const {}
     template <int R>
     BHCLUST_DEVICE void clusters(const double*, const double*, i64, int, i64, double*, double (&)[R]) const {}
 };
@@ -45,9 +49,21 @@ struct Model<First, Rest...> {
         return log_f + rest.prepare(focus + first.focus_size, later(facts), sums);
     }
 
-    BHCLUST_DEVICE void tabulate(double* focus, const double* facts) const {
-        first.tabulate(focus, facts);
-        rest.tabulate(focus + first.focus_size, later(facts));
+    template <int U>
+    struct Ahead {
+        typename First::template Ahead<U> first;
+        typename Model<Rest...>::template Ahead<U> rest;
+    };
+
+    BHCLUST_DEVICE void tabulate(double* focus, const double* facts, int start, int step) const {
+        first.tabulate(focus, facts, start, step);
+        rest.tabulate(focus + first.focus_size, later(facts), start, step);
+    }
+
+    template <int U>
+    BHCLUST_DEVICE void fetch(const int (&positions)[U], Ahead<U>& ahead) const {
+        first.template fetch<U>(positions, ahead.first);
+        rest.template fetch<U>(positions, ahead.rest);
     }
 
     BHCLUST_DEVICE void store(const double* focus, int position) const {
@@ -64,9 +80,11 @@ struct Model<First, Rest...> {
     }
 
     template <int U>
-    BHCLUST_DEVICE void leaves(const double* focus, const int (&positions)[U], double* scratch, double (&out)[U]) const {
-        first.template leaves<U>(focus, positions, scratch, out);
-        rest.template leaves<U>(focus + first.focus_size, positions, scratch, out);
+    BHCLUST_DEVICE void leaves(
+        const double* focus, const int (&positions)[U], const Ahead<U>& ahead, double* scratch, double (&out)[U]
+    ) const {
+        first.template leaves<U>(focus, positions, ahead.first, scratch, out);
+        rest.template leaves<U>(focus + first.focus_size, positions, ahead.rest, scratch, out);
     }
 
     template <int R>

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row,
             model.gather(focus, memory.facts, Place{0, (int)row + r}, Place{NOWHERE, 0}, board.sums);
             __syncthreads();
             model.prepare(focus, memory.facts, board.sums);
-            model.tabulate(focus, memory.facts);
+            model.tabulate(focus, memory.facts, threadIdx.x, blockDim.x);
             if (threadIdx.x == 0) board.row_nodes[r] = node_at<ROSE>(s, Place{0, (int)row + r});
         }
         __syncthreads();
@@ -106,7 +106,7 @@ BHCLUST_DEVICE void take_foci(
         model.gather(focus, memory.facts, Place{1, (int)cluster + r}, Place{NOWHERE, 0}, memory.board->sums);
         __syncthreads();
         double log_f = model.prepare(focus, memory.facts, memory.board->sums);
-        model.tabulate(focus, memory.facts);
+        model.tabulate(focus, memory.facts, threadIdx.x, blockDim.x);
         if (threadIdx.x == 0) memory.board->row_nodes[r].mass = log_weight[cluster + r] - log_f;
     }
     __syncthreads();

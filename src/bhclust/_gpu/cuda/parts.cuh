@@ -4,16 +4,19 @@
 //   gather(focus, facts, a, b, sums)   the focus becomes the cluster at a, or the union of a and b;
 //                                      a may be IN_FOCUS, which saves reading it again
 //   prepare(focus, facts, sums)        log f of the focus
-//   tabulate(focus, facts)             what scoring needs besides
+//   tabulate(focus, facts, first, step)
+//                                      what scoring needs besides, by threads that are step many
 //   store(focus, position)             write the focus among the clusters
 //   singles<R>(focus, stride, n, position, scratch, out)
 //                                      add log f of up to R foci with the leaf at each lane's position
-//   leaves<U>(focus, positions, scratch, out)
-//                                      add log f of the focus with each of U leaves a lane
+//   fetch<U>(positions, ahead)         read of U leaves a lane what fits into registers: Ahead<U>
+//   leaves<U>(focus, positions, ahead, scratch, out)
+//                                      add log f of the focus with each of them
 //   clusters<R>(focus, facts, stride, n, position, scratch, out)
 //                                      the same with one cluster, by all lanes of a warp together
 //
-// The first four are called by all threads of a block, with a barrier after each; the others by
+// The first four are called by all threads of a block (the third perhaps by some), with a barrier
+// after each; the others by
 // all lanes of a warp. Where ONE_BY_ONE, a warp takes single leaves together as well. A focus is
 // `focus_size` doubles, the R foci are `stride` apart. The facts are numbers that do not change and
 // that a part would read again and again: a copy in the block's memory, or null if it has no room.
@@ -28,10 +31,18 @@ struct PlainPart {
     static constexpr i64 facts_size = 0;
     static constexpr const double* all_facts = nullptr;
 
-    BHCLUST_DEVICE void tabulate(double*, const double*) const {}
+    template <int U>
+    struct Ahead {};
+
+    BHCLUST_DEVICE void tabulate(double*, const double*, int, int) const {}
 
     template <int U>
-    BHCLUST_DEVICE void leaves(const double* focus, const int (&positions)[U], double* scratch, double (&out)[U]) const {
+    BHCLUST_DEVICE void fetch(const int (&)[U], Ahead<U>&) const {}
+
+    template <int U>
+    BHCLUST_DEVICE void leaves(
+        const double* focus, const int (&positions)[U], const Ahead<U>&, double* scratch, double (&out)[U]
+    ) const {
 #pragma unroll 1
         for (int u = 0; u < U; u++) {
             double log_f[1] = {0.0};

@@ -13,12 +13,27 @@ constexpr int WARP = 32;
 
 BHCLUST_DEVICE void grid_barrier() { cooperative_groups::this_grid().sync(); }
 
-// Words that blocks tell each other while they run. A word is written and read as a whole; what was
-// written before it is seen by who reads it if both sides have a fence in between.
-BHCLUST_DEVICE void tell(long long* where, long long word) { *(volatile long long*)where = word; }
-BHCLUST_DEVICE long long hear(const long long* where) { return *(const volatile long long*)where; }
-BHCLUST_DEVICE void fence() { __threadfence(); }
-BHCLUST_DEVICE void listen_again() {}
+// Blocks meet at a counter: what a block wrote before it arrives is seen by who waits until all have.
+BHCLUST_DEVICE void arrive(long long* counter) {
+    __threadfence();
+    atomicAdd((unsigned long long*)counter, 1ULL);
+}
+BHCLUST_DEVICE void wait_until(const long long* counter, long long all) {
+    while (*(const volatile long long*)counter < all) {
+    }
+    __threadfence();
+}
+
+// The largest and the smallest number that a lane has.
+BHCLUST_DEVICE unsigned largest_of_lanes(unsigned value) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xffffffffu, value);
+#else
+    for (int mask = WARP / 2; mask > 0; mask /= 2) value = max(value, __shfl_xor_sync(0xffffffffu, value, mask));
+    return value;
+#endif
+}
+BHCLUST_DEVICE unsigned smallest_of_lanes(unsigned value) { return ~largest_of_lanes(~value); }
 
 BHCLUST_DEVICE unsigned long long as_word(double x) { return (unsigned long long)__double_as_longlong(x); }
 BHCLUST_DEVICE double as_number(unsigned long long word) { return __longlong_as_double((long long)word); }

@@ -5,80 +5,31 @@
 // to the same decision, builds the same focus, and scans its own share of the live clusters. What
 // dies leaves an empty position; the host moves the others together when there are many.
 
-BHCLUST_DEVICE i64* slot_of(const Search& s, i64 tag, int block) {
-    return s.slots + ((tag % 2) * gridDim.x + block) * SLOT_WORDS;
-}
-
-// Half a word says something, the other half when: a word is never taken for one of another step.
-BHCLUST_DEVICE void tell_half(i64* slot, int at, unsigned value, i64 tag) {
-    tell(slot + at, (i64)((unsigned long long)value << 32 | (unsigned)tag));
-}
-
-BHCLUST_DEVICE void tell_number(i64* slot, int at, double value, i64 tag) {
-    unsigned long long bits = as_word(value);
-    tell_half(slot, at, (unsigned)(bits >> 32), tag);
-    tell_half(slot, at + 1, (unsigned)bits, tag);
-}
-
-BHCLUST_DEVICE double number_of(i64 high, i64 low) {
-    return as_number(((unsigned long long)high & 0xffffffff00000000ULL) | (unsigned long long)low >> 32);
-}
-
 // Tell all blocks the best cluster of this one. One thread does this, after a barrier of the block.
-template <bool ROSE>
-BHCLUST_DEVICE void tell_best(const Search& s, const Board& board, const Entry& best, i64 tag, bool more) {
-    if (more) fence();
-    i64* slot = slot_of(s, tag, blockIdx.x);
-    tell_number(slot, 0, best.score, tag);
-    tell_half(slot, 2, (unsigned)best.order, tag);
-    tell_half(slot, 3, (unsigned)best.partner, tag);
-    if (ROSE) tell_number(slot, 4, best.tiebreak, tag);
+BHCLUST_DEVICE void tell_best(const Search& s, const Entry& best, i64 tag) {
+    s.told[(tag % 2) * gridDim.x + blockIdx.x].best = best;
+    arrive(s.n_told);
 }
 
-// Wait for what some blocks tell: every lane hears up to N of them at once.
-template <bool ROSE, int N>
-BHCLUST_DEVICE void hear_bests(const Search& s, i64 tag, int first, Entry (&out)[N]) {
-    constexpr int WORDS = ROSE ? 6 : 4;
-    i64 words[N][WORDS];
-    for (bool all = false; !all;) {
-#pragma unroll
-        for (int u = 0; u < N; u++) {
-            const int block = first + u * WARP;
-            const i64* slot = slot_of(s, tag, block < (int)gridDim.x ? block : 0);
-#pragma unroll
-            for (int w = 0; w < WORDS; w++) words[u][w] = hear(slot + w);
-        }
-        all = true;
-#pragma unroll
-        for (int u = 0; u < N; u++) {
-#pragma unroll
-            for (int w = 0; w < WORDS; w++) all = all && (unsigned)words[u][w] == (unsigned)tag;
-        }
-        if (!all) listen_again();
-    }
-#pragma unroll
-    for (int u = 0; u < N; u++) {
-        const i64* word = words[u];
-        out[u] = no_entry();
-        if (first + u * WARP >= (int)gridDim.x) continue;
-        out[u].score = number_of(word[0], word[1]);
-        out[u].order = (int)((unsigned long long)word[2] >> 32);
-        out[u].partner = (int)((unsigned long long)word[3] >> 32);
-        out[u].tiebreak = ROSE ? number_of(word[4], word[WORDS - 1]) : 0.0;
-    }
+// Wait until all blocks have told their best; what they wrote before is seen then. By one warp.
+BHCLUST_DEVICE void wait_for_all(const Search& s, i64 tag) {
+    if (lane_of_thread() == 0) wait_until(s.n_told, tag * gridDim.x);
+    __syncwarp();
 }
 
-// The best that all blocks tell, of those that are wanted: heard by one warp, and known to its lanes.
+// The best that all blocks told, of those that are wanted, known to the lanes of a warp.
 template <bool ROSE, class Accept>
 BHCLUST_DEVICE Entry best_told(const Search& s, i64 tag, Accept accept) {
     constexpr int AT_ONCE = 5;
+    const Told* told = s.told + (tag % 2) * gridDim.x;
     Entry best = no_entry();
-    for (int first = 0; first < (int)gridDim.x; first += AT_ONCE * WARP) {
-        Entry told[AT_ONCE];
-        hear_bests<ROSE>(s, tag, first + lane_of_thread(), told);
+    for (int first = lane_of_thread(); first < (int)gridDim.x; first += AT_ONCE * WARP) {
+        Told heard[AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) heard[u] = told[first + u * WARP < (int)gridDim.x ? first + u * WARP : first];
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++)
-            if (accept(told[u]) && better<ROSE>(told[u], best)) best = told[u];
+            if (accept(heard[u].best) && better<ROSE>(heard[u].best, best)) best = heard[u].best;
     }
     return warp_best<ROSE>(best);
 }
@@ -138,8 +89,8 @@ BHCLUST_DEVICE void choose_rows(const Search& s, Board& board, i64 tag, Entry la
 template <bool ROSE, class M>
 BHCLUST_DEVICE void decide(const Search& s, Board& board, i64 tag) {
     if (warp_of_thread() == 0) {
+        wait_for_all(s, tag);
         Entry best = best_told<ROSE>(s, tag, [](const Entry&) { return true; }), fresh = no_entry();
-        fence();
         take_rows<ROSE, M>(s, board, tag, best, fresh);
         const bool failed = best.score == -INFINITE;
         const bool crowded = is_crowded(s, board.control);
@@ -155,6 +106,10 @@ BHCLUST_DEVICE void decide(const Search& s, Board& board, i64 tag) {
             board.reuse = best.order == board.focus_id ? 1 : (best.partner == board.focus_id ? 2 : 0);
         }
         if (lane_of_thread() == 0) {
+            const bool merges = !done && best.partner >= 0;
+            for (int m = 0; m < 2; m++) board.dead[m] = board.dying[m];
+            board.dying[0] = merges ? board.left : Place{NOWHERE, 0};
+            board.dying[1] = merges ? board.right : Place{NOWHERE, 0};
             board.done = done;
             board.steps_left--;
             board.control.n_steps++;
@@ -164,6 +119,38 @@ BHCLUST_DEVICE void decide(const Search& s, Board& board, i64 tag) {
         }
     }
     __syncthreads();
+}
+
+// What is kept of the partners of a live cluster, and its mass or evidence.
+template <bool ROSE>
+struct Known {
+    Entry entry;
+    Bound rest;
+    double own;
+};
+
+template <bool ROSE>
+BHCLUST_DEVICE Known<ROSE> read_known(const Region& g, int region, int q) {
+    Known<ROSE> known;
+    known.entry.score = g.score[q];
+    known.entry.tiebreak = ROSE ? g.tiebreak[q] : 0.0;
+    known.entry.partner = g.partner[q];
+    known.entry.order = region == 0 ? q : g.id[q];
+    known.rest.score = g.rest_score[q];
+    known.rest.tiebreak = ROSE ? g.rest_tiebreak[q] : 0.0;
+    known.rest.needed = ROSE ? g.rest_needed[q] : 0.0;
+    known.own = ROSE ? g.evidence[q] : g.mass[q];
+    return known;
+}
+
+// Whether the cluster at a position is merged in this step, or was in the last one.
+BHCLUST_DEVICE bool has_died(const Board& board, int region, int position) {
+    bool found = false;
+    for (int m = 0; m < 2; m++) {
+        found = found || (board.dying[m].region == region && board.dying[m].position == position);
+        found = found || (board.dead[m].region == region && board.dead[m].position == position);
+    }
+    return found;
 }
 
 // One offer of a new cluster to a live one at a position: what that one keeps of it, and the best.
@@ -176,32 +163,11 @@ struct Offer {
     const bool merged_filter;
 
     BHCLUST_DEVICE Offer(const Search& search, const Board& board)
-        : s(search), merged(board.merged), single_prior(odds_prior(search.mixing, board.merged.weight + 1.0)),
+        : s(search), merged(board.merged), single_prior(board.single_prior),
           i(board.left_id), j(board.chosen.partner), k((int)search.n_leaves + board.step),
           merged_filter(ROSE && filter_holds(board.merged.log_1m_r, board.merged.log_1m_pi, search.mixing)) {}
 
-    // What is read before the model does, so that everything is on its way at once.
-    struct Known {
-        Entry entry;
-        Bound rest;
-        double own;
-    };
-
-    BHCLUST_DEVICE Known read(int q) const {
-        const Region& g = s.regions[REGION];
-        Known known;
-        known.entry.score = g.score[q];
-        known.entry.tiebreak = ROSE ? g.tiebreak[q] : 0.0;
-        known.entry.partner = g.partner[q];
-        known.entry.order = REGION == 0 ? q : g.id[q];
-        known.rest.score = g.rest_score[q];
-        known.rest.tiebreak = ROSE ? g.rest_tiebreak[q] : 0.0;
-        known.rest.needed = ROSE ? g.rest_needed[q] : 0.0;
-        known.own = ROSE ? g.evidence[q] : g.mass[q];
-        return known;
-    }
-
-    BHCLUST_DEVICE void make(int p, const Known& known, double log_f, Entry& best) const {
+    BHCLUST_DEVICE void make(int p, const Known<ROSE>& known, double log_f, Entry& best) const {
         const Region& g = s.regions[REGION];
         Entry entry = known.entry;
         const Bound& rest = known.rest;
@@ -249,36 +215,56 @@ struct Offer {
     }
 };
 
+// Some leaves of a lane, and what is read of them: on its way before it is needed.
+template <bool ROSE, class M>
+struct Batch {
+    static constexpr int SIZE = M::ONE_BY_ONE ? 1 : M::LEAVES_AT_ONCE;
+    typedef Walk<M::ONE_BY_ONE> Steps;
+    int position[SIZE];
+    Known<ROSE> known[SIZE];
+    typename M::template Ahead<SIZE> ahead;
+
+    static BHCLUST_DEVICE int step() { return SIZE * Steps::step(); }
+
+    BHCLUST_DEVICE void fetch(const Search& s, const M& model, int start, int n) {
+        if (start >= n) return;
+#pragma unroll
+        for (int u = 0; u < SIZE; u++) {
+            const int p = Steps::own(start + u * Steps::step());
+            position[u] = p < n ? p : n - 1;
+            known[u] = read_known<ROSE>(s.regions[0], 0, position[u]);
+            if (p >= n) known[u].own = INFINITE;
+        }
+        model.template fetch<SIZE>(position, ahead);
+    }
+};
+
 // Let the new cluster compete for being the best partner of the leaves that are alone: every lane
-// has several of them on their way at once.
+// has several of them on their way at once, the first ones since before the cluster was made.
 template <bool ROSE, class M>
 BHCLUST_DEVICE void offer_to_leaves(
-    const Search& s, const M& model, const Board& board, const double* focus, double* scratch, Entry& best
+    const Search& s, const M& model, const Board& board, const double* focus, double* scratch, Batch<ROSE, M>& next,
+    Entry& best
 ) {
-    constexpr int U = M::ONE_BY_ONE ? 1 : M::LEAVES_AT_ONCE;
-    typedef Walk<M::ONE_BY_ONE> Steps;
-    typedef Offer<ROSE, 0> Offers;
-    const Offers offers(s, board);
-    const int n = (int)board.control.n_positions[0], step = Steps::step();
-    const int left = board.left.region == 0 ? board.left.position : -1;
-    const int right = board.right.region == 0 ? board.right.position : -1;
-    for (int start = Steps::first(0); start < n; start += U * step) {
-        typename Offers::Known known[U];
-        int position[U];
-        double log_f[U];
+    typedef Batch<ROSE, M> Leaves;
+    typedef typename Leaves::Steps Steps;
+    const Offer<ROSE, 0> offers(s, board);
+    const int n = (int)board.control.n_positions[0];
+    for (int start = Steps::first(0); start < n; start += Leaves::step()) {
+        Leaves leaves = next;
+        next.fetch(s, model, start + Leaves::step(), n);
+        double log_f[Leaves::SIZE];
 #pragma unroll
-        for (int u = 0; u < U; u++) {
-            int p = Steps::own(start + u * step);
-            position[u] = p < n ? p : n - 1;
-            known[u] = offers.read(position[u]);
-            if (p >= n || p == left || p == right) known[u].own = INFINITE;
+        for (int u = 0; u < Leaves::SIZE; u++) {
+            if (has_died(board, 0, leaves.position[u])) leaves.known[u].own = INFINITE;
             log_f[u] = 0.0;
         }
-        if (M::ONE_BY_ONE && known[0].own == INFINITE) continue;
-        model.template leaves<U>(focus, position, scratch, log_f);
+        if (M::ONE_BY_ONE && leaves.known[0].own == INFINITE) continue;
+        model.template leaves<Leaves::SIZE>(focus, leaves.position, leaves.ahead, scratch, log_f);
 #pragma unroll
-        for (int u = 0; u < U; u++)
-            if (known[u].own < INFINITE && Steps::leads()) offers.make(position[u], known[u], log_f[u], best);
+        for (int u = 0; u < Leaves::SIZE; u++)
+            if (leaves.known[u].own < INFINITE && Steps::leads())
+                offers.make(leaves.position[u], leaves.known[u], log_f[u], best);
     }
 }
 
@@ -289,14 +275,11 @@ BHCLUST_DEVICE void offer_to_clusters(
     Entry& best
 ) {
     typedef Walk<true> Steps;
-    typedef Offer<ROSE, 1> Offers;
-    const Offers offers(s, board);
+    const Offer<ROSE, 1> offers(s, board);
     const int n = (int)board.control.n_positions[1];
-    const int left = board.left.region == 1 ? board.left.position : -1;
-    const int right = board.right.region == 1 ? board.right.position : -1;
     for (int p = Steps::first(1); p < n; p += Steps::step()) {
-        if (p == left || p == right || p == board.new_position) continue;
-        typename Offers::Known known = offers.read(p);
+        if (p == board.new_position || has_died(board, 1, p)) continue;
+        const Known<ROSE> known = read_known<ROSE>(s.regions[1], 1, p);
         if (known.own == INFINITE) continue;
         double log_f[1] = {0.0};
         model.template clusters<1>(focus, facts, 0, 1, p, scratch, log_f);
@@ -375,6 +358,10 @@ template <bool ROSE, class M>
 BHCLUST_DEVICE void merge_step(
     const Search& s, const M& model, Board& board, double* focus, const double* facts, double* scratch, i64 tag
 ) {
+    // Leaves that are on their way while the focus is prepared. Who died in the last step is not
+    // marked before the others have gone on, so what is read here may be out of date for it alone.
+    Batch<ROSE, M> leaves;
+    leaves.fetch(s, model, Batch<ROSE, M>::Steps::first(0), (int)board.control.n_positions[0]);
     if (is_helper(0)) {
         board.row_nodes[0] = node_at<ROSE>(s, board.left);
         board.left_id = id_at(s, board.chosen);
@@ -389,8 +376,11 @@ BHCLUST_DEVICE void merge_step(
     const Node &left = board.row_nodes[0], &right = board.row_nodes[1];
     const int step = board.step;
     const bool writes = (int)blockIdx.x == step % (int)gridDim.x;
-    // On its way while the focus is prepared.
-    const double log_gamma = threadIdx.x == 0 ? log_gamma_of(s.mixing, left.weight + right.weight) : 0.0;
+    double log_gamma = 0.0, single_prior = 0.0;
+    if (threadIdx.x == 0) {
+        log_gamma = log_gamma_of(s.mixing, left.weight + right.weight);
+        single_prior = odds_prior(s.mixing, left.weight + right.weight + 1.0);
+    }
     double log_f = model.prepare(focus, facts, board.sums);
     if (threadIdx.x == 0) {
         int operation = JOIN;
@@ -399,6 +389,7 @@ BHCLUST_DEVICE void merge_step(
             operation = best_operation(left, right, log_f - (left.evidence + right.evidence), s.mixing, terms);
         }
         board.merged = merged_node<ROSE>(left, right, operation, log_f, log_gamma, s.mixing);
+        board.single_prior = single_prior;
         if (writes) {
             s.merges[3 * (i64)step] = board.left_id;
             s.merges[3 * (i64)step + 1] = board.chosen.partner;
@@ -407,16 +398,17 @@ BHCLUST_DEVICE void merge_step(
             write_node<ROSE>(s, board.new_position, board.merged, (int)s.n_leaves + step);
         }
     }
-    model.tabulate(focus, facts);
+    // The first warp has the node to make.
+    if (warp_of_thread() > 0) model.tabulate(focus, facts, threadIdx.x - WARP, blockDim.x - WARP);
     // Nobody reads this place in this step.
     if (writes) model.store(focus, board.new_position);
     __syncthreads();
     Entry best = no_entry();
-    offer_to_leaves<ROSE, M>(s, model, board, focus, scratch, best);
+    offer_to_leaves<ROSE, M>(s, model, board, focus, scratch, leaves, best);
     offer_to_clusters<ROSE, M>(s, model, board, focus, facts, scratch, best);
     best = block_best<ROSE>(best, board.entries, no_entry());
     if (threadIdx.x == 0) {
-        tell_best<ROSE>(s, board, best, tag, writes || board.told_more);
+        tell_best(s, best, tag);
         board.mine = best;
     }
 }
@@ -433,7 +425,7 @@ BHCLUST_DEVICE void rescan_step(
         model.gather(own, facts, board.row_places[r], Place{NOWHERE, 0}, board.sums);
         __syncthreads();
         model.prepare(own, facts, board.sums);
-        model.tabulate(own, facts);
+        model.tabulate(own, facts, threadIdx.x, blockDim.x);
         if (threadIdx.x == 0) board.row_nodes[r] = node_at<ROSE>(s, board.row_places[r]);
         must_survey = must_survey || owns<M>(board.row_places[r]);
         // A cluster's partners come after it: the leaves are not among those of a merged one.
@@ -467,7 +459,7 @@ BHCLUST_DEVICE void rescan_step(
             control.n_pairs += n_rows * control.n_live[region];
             control.n_read[region] += control.n_live[region];
         }
-        tell_best<ROSE>(s, board, mine, tag, true);
+        tell_best(s, mine, tag);
     }
 }
 
@@ -505,7 +497,7 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) search() {
     Board& board = *memory.board;
     if (threadIdx.x == 0) {
         board.control = *s.control;
-        board.n_rows = board.told_more = 0;
+        board.n_rows = 0;
         board.dying[0].region = board.dying[1].region = NOWHERE;
         board.newest = board.focus_id = -1;
         board.steps_left = (int)s.n_steps;
@@ -515,7 +507,7 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) search() {
     Entry mine = survey<ROSE, M>(s, board);
     if (threadIdx.x == 0) {
         board.mine = mine;
-        tell_best<ROSE>(s, board, mine, tag, false);
+        tell_best(s, mine, tag);
     }
     while (true) {
         decide<ROSE, M>(s, board, tag);
