@@ -48,8 +48,8 @@ _ROWS = 1 << 16
 class EncodedPart:
     """One part of a model on the device.
 
-    ``kind`` is its C++ type; ``focus_size``, ``scratch_size`` and ``facts_size`` are in numbers of
-    eight bytes; ``leaf_bytes`` and ``cluster_bytes`` are the sizes of one row's statistics;
+    ``kind`` is its C++ type; ``focus_size`` and ``scratch_size`` are in numbers of eight bytes;
+    ``facts`` is what a block keeps a copy of; ``leaf_bytes`` and ``cluster_bytes`` are the sizes of one row's statistics;
     ``arrays`` keeps the memory alive that the fields point to.
     """
 
@@ -58,7 +58,7 @@ class EncodedPart:
     scratch_size: int = 0
     leaf_bytes: int = 0
     cluster_bytes: int = 0
-    facts_size: int = 0
+    facts: FloatArray | None = None
     words: list[int] = field(default_factory=list)
     arrays: list[Any] = field(default_factory=list)
 
@@ -260,7 +260,7 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
     focus = n_values + d + 1 + int(level_start[-1]) + 1 + packing.n_groups * width * copies
     n_words = -(-packing.n_groups // (32 // bits))
     kind = f"Categorical<{n_words if n_words <= _MOST_WORDS else 0}, {bits}, {copies}>"
-    part = EncodedPart(kind, focus, 0, 4 * n_words, 4 * n_values, len(facts))
+    part = EncodedPart(kind, focus, 0, 4 * n_words, 4 * n_values, facts)
     fields = [
         len(facts),
         n_values,
@@ -270,7 +270,6 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
         width,
         len(digits),
         complete,
-        facts,
         rows.note(_codes(device, levels, packing, bits), "leaves", tiled=True),
         rows.rowwise(lambda stats: stats[:, order], n_values, dtype=np.int32),
         table,

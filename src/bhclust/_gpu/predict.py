@@ -110,7 +110,7 @@ class DeviceMixture:
         rows = Rows(device, items, self._stats, len(self._stats), self._n_items)
         parts = parts_of(self._model, rows)
         layout = best_layout(device, parts)
-        name = f"{kernel}<{model_type(parts)}, {layout.n_foci}>"
+        name = f"{kernel}<{model_type(parts)}, {layout.near}, {layout.n_foci}>"
         program = device.program((name,))
         program.write_record(record_words(device, parts, layout))
         return parts, layout, program, name

@@ -74,14 +74,21 @@ class Found(NamedTuple):
 class Layout(NamedTuple):
     """How a block's memory is shared out; what does not fit is kept in device memory.
 
-    ``facts_size`` is 0 where the facts are read from there.
+    ``facts`` are those of all parts; a block has a copy of the first ``facts_size``: all or none.
     """
 
     n_foci: int
     shared_bytes: int
     far_focus: Any
     far_scratch: Any
+    facts: Any
     facts_size: int
+    is_near: bool
+
+    @property
+    def near(self) -> str:
+        """Whether all of it is in the block's memory, as C++ says it."""
+        return str(self.is_near).lower()
 
 
 class DeviceSearch:
@@ -149,9 +156,9 @@ class DeviceSearch:
             one = block_layout(self._device, self._parts, 1)
             kind, rose = model_type(self._parts), str(self._rose).lower()
             kernels = (
-                f"search<{rose}, {kind}>",
-                f"first_pairs<{rose}, {kind}, {first.n_foci}>",
-                f"leaf_log_marginals<{kind}>",
+                f"search<{rose}, {kind}, {loop.near}>",
+                f"first_pairs<{rose}, {kind}, {first.near}, {first.n_foci}>",
+                f"leaf_log_marginals<{kind}, {one.near}>",
             )
             program = self._device.program(kernels)
             started = perf_counter()
@@ -254,7 +261,8 @@ class DeviceSearch:
                 n_steps,
                 _LEAST_DEAD,
             ],
-            between=[_as_word(self._leaf_log_d), *regions, *(at(a) for a in found)],
+            log_d=self._leaf_log_d,
+            between=[*regions, *(at(a) for a in found)],
             control=at(self._control),
         )
 
@@ -265,6 +273,7 @@ def record_words(
     layout: Layout,
     *,
     before: list[int] | None = None,
+    log_d: float = 0.0,
     between: list[int] | None = None,
     control: int = 0,
 ) -> Words:
@@ -272,12 +281,14 @@ def record_words(
 
     Without a search only the shares of the block's memory are filled in.
     """
-    n_between = 1 + 2 * len(_CLUSTER_FIELDS) + 6
+    n_between = 2 * len(_CLUSTER_FIELDS) + 6
     words = [
         *([0] * 7 if before is None else before),
         sum(part.focus_size for part in parts),
         max(part.scratch_size for part in parts),
         layout.facts_size,
+        _as_word(log_d),
+        device.address(layout.facts),
         *([0] * n_between if between is None else between),
         *(0 if a is None else device.address(a) for a in (layout.far_focus, layout.far_scratch)),
         control,
@@ -325,7 +336,8 @@ def block_layout(device: Device, parts: list[EncodedPart], n_foci: int) -> Layou
     xp, n_warps = device.arrays, device.n_threads // device.warp
     focus = n_foci * sum(part.focus_size for part in parts)
     scratch = n_warps * max(part.scratch_size for part in parts)
-    facts = sum(part.facts_size for part in parts)
+    all_facts = np.concatenate([np.zeros(0), *(p.facts for p in parts if p.facts is not None)])
+    facts = len(all_facts)
     room = (device.shared_bytes - _BOARD_BYTES) // 8
     far_focus = far_scratch = None
     if focus + scratch > room and scratch:
@@ -334,10 +346,12 @@ def block_layout(device: Device, parts: list[EncodedPart], n_foci: int) -> Layou
     if focus > room:
         far_focus = xp.zeros(device.n_blocks * focus)
         focus = 0
+    is_near = far_focus is None and far_scratch is None
     if focus + scratch + facts > room:
-        facts = 0
+        is_near, facts = False, 0
     shared_bytes = _BOARD_BYTES + 8 * (facts + focus + scratch)
-    return Layout(n_foci, shared_bytes, far_focus, far_scratch, facts)
+    kept = device.put(all_facts)
+    return Layout(n_foci, shared_bytes, far_focus, far_scratch, kept, facts, is_near)
 
 
 def best_layout(device: Device, parts: list[EncodedPart]) -> Layout:

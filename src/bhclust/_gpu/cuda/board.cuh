@@ -31,6 +31,7 @@ struct Search {
     Mixing mixing;
     i64 n_leaves, n_slots, n_steps, least_dead, focus_apart, scratch_size, facts_size;
     double leaf_log_d;
+    const double* all_facts;  // of all parts; the first facts_size are copied to the block's memory
     Region regions[2];
     int* position_of;      // by id, of those in region 1 and of leaves
     int* merges;           // left, right, operation of each

@@ -17,7 +17,6 @@ struct Categorical {
     static constexpr bool ONE_BY_ONE = false;
     static constexpr int LEAVES_AT_ONCE = 2, PER_WORD = 32 / BITS;
     i64 focus_size, facts_size, n_values, n_columns, n_levels, n_groups, width, n_digits, complete;
-    const double* all_facts;  // facts of the values, then the levels behind each code
     const unsigned* codes;    // leaves
     int* counts;              // clusters
     const double *table, *total_table, *size_terms;
@@ -30,9 +29,8 @@ struct Categorical {
     BHCLUST_DEVICE i64 sums_at() const { return levels_at() + n_levels + 1; }
     BHCLUST_DEVICE i64 n_words() const { return WORDS > 0 ? WORDS : (n_groups + PER_WORD - 1) / PER_WORD; }
 
-    BHCLUST_DEVICE const ValueFacts* values(const double* facts) const {
-        return (const ValueFacts*)(facts ? facts : all_facts);
-    }
+    // facts: those of the values, then the levels behind each code
+    BHCLUST_DEVICE const ValueFacts* values(const double* facts) const { return (const ValueFacts*)facts; }
 
     BHCLUST_DEVICE double count(Place at, int s, const ValueFacts& value) const {
         if (at.region < 0) return 0.0;
@@ -90,10 +88,14 @@ struct Categorical {
         const int n_codes = n_groups * width;
         const int* digits = (const int*)(values(facts) + n_values);
         const double* levels = focus + levels_at();
-        for (int t = start; t < n_codes * SHARES; t += step) {
-            const int code = t / SHARES;
+        for (unsigned t = start; t < n_codes * SHARES; t += step) {
+            const unsigned code = t / SHARES;
             double sum = 0.0;
-            for (int digit = 0; digit < n_digits; digit++) sum += levels[digits[digit * n_codes + code]];
+#pragma unroll
+            for (int digit = 0; digit < BITS; digit++)
+                if (digit < n_digits) sum += levels[digits[digit * n_codes + code]];
+            // Columns of a single value take no bit.
+            for (int digit = BITS; digit < n_digits; digit++) sum += levels[digits[digit * n_codes + code]];
             double* copies = focus + sums_at() + code * COPIES;
 #pragma unroll
             for (int k = 0; k < COPIES; k += SHARES) copies[(k + t) % COPIES] = sum;
@@ -124,9 +126,9 @@ struct Categorical {
     BHCLUST_DEVICE void look_up(const double* sums, unsigned word, int w, Add add) const {
 #pragma unroll
         for (int b = 0; b < PER_WORD; b++) {
+            // No jump: what is looked up for one group does not wait for the one before.
             int g = w * PER_WORD + b;
-            if (g >= n_groups) break;
-            add(sums + (g * width + (word >> (b * BITS) & ((1u << BITS) - 1))) * COPIES);
+            if (g < n_groups) add(sums + (g * width + (word >> (b * BITS) & ((1u << BITS) - 1))) * COPIES);
         }
     }
 

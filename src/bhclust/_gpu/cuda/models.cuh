@@ -6,7 +6,6 @@ template <class... Parts>
 struct Model {
     static constexpr bool ONE_BY_ONE = false;
     static constexpr int LEAVES_AT_ONCE = 2;
-    BHCLUST_DEVICE void copy_facts(double*) const {}
     BHCLUST_DEVICE void gather(double*, const double*, Place, Place, double*) const {}
     BHCLUST_DEVICE double prepare(double*, const double*, double*) const { return 0.0; }
     template <int U>
@@ -31,13 +30,8 @@ struct Model<First, Rest...> {
     First first;
     Model<Rest...> rest;
 
-    // The facts of the later parts, null as those of the first.
-    BHCLUST_DEVICE const double* later(const double* facts) const { return facts ? facts + first.facts_size : facts; }
-
-    BHCLUST_DEVICE void copy_facts(double* facts) const {
-        for (int t = threadIdx.x; t < first.facts_size; t += blockDim.x) facts[t] = first.all_facts[t];
-        rest.copy_facts(facts + first.facts_size);
-    }
+    // The facts of the later parts.
+    BHCLUST_DEVICE const double* later(const double* facts) const { return facts + first.facts_size; }
 
     BHCLUST_DEVICE void gather(double* focus, const double* facts, Place a, Place b, double* sums) const {
         first.gather(focus, facts, a, b, sums);

@@ -1,12 +1,12 @@
 // Kernels that score many leaves at once: the first pairs of a search, and new items.
 
 // log f of each leaf.
-template <class M>
+template <class M, bool NEAR>
 __global__ void __launch_bounds__(BHCLUST_THREADS, 1) leaf_log_marginals(i64 n_leaves, double* out) {
     BHCLUST_SHARED(shared);
     const Search& s = *(const Search*)record;
     const M& model = *(const M*)(record + sizeof(Search) / 8);
-    Memory memory = share_memory(shared, s, model, 1);
+    Memory memory = share_memory<NEAR>(shared, s, 1);
     for (i64 leaf = blockIdx.x; leaf < n_leaves; leaf += gridDim.x) {
         model.gather(memory.focus, memory.facts, Place{0, (int)leaf}, Place{NOWHERE, 0}, memory.board->sums);
         __syncthreads();
@@ -17,12 +17,12 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) leaf_log_marginals(i64 n_l
 }
 
 // Find the best partner of each leaf among the leaves after it. A block takes R rows at a time.
-template <bool ROSE, class M, int R>
+template <bool ROSE, class M, bool NEAR, int R>
 __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row, i64 stop_row) {
     BHCLUST_SHARED(shared);
     const Search& s = *(const Search*)record;
     const M& model = *(const M*)(record + sizeof(Search) / 8);
-    Memory memory = share_memory(shared, s, model, R);
+    Memory memory = share_memory<NEAR>(shared, s, R);
     Board& board = *memory.board;
     const Region& g = s.regions[0];
     const double prior = odds_prior(s.mixing, 2.0);
@@ -114,14 +114,14 @@ BHCLUST_DEVICE void take_foci(
 
 // Write log weight + log f(item | cluster) of every item (region 0) and cluster (region 1);
 // the matrix has a row a cluster. Items are dealt to blocks in chunks.
-template <class M, int R>
+template <class M, bool NEAR, int R>
 __global__ void __launch_bounds__(BHCLUST_THREADS, 1) joint_densities(
     i64 n_items, i64 n_clusters, i64 chunk, const double* log_weight, double* out
 ) {
     BHCLUST_SHARED(shared);
     const Search& s = *(const Search*)record;
     const M& model = *(const M*)(record + sizeof(Search) / 8);
-    Memory memory = share_memory(shared, s, model, R);
+    Memory memory = share_memory<NEAR>(shared, s, R);
     Board& board = *memory.board;
     for (i64 first_item = (i64)blockIdx.x * chunk; first_item < n_items; first_item += (i64)gridDim.x * chunk) {
         const i64 stop_item = first_item + chunk < n_items ? first_item + chunk : n_items;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) joint_densities(
 
 // Write log Σ exp(log weight + log f(item | cluster)) over all clusters (region 1) for each item
 // (region 0). A block has several items a thread, so that a focus is worth its while.
-template <class M, int R>
+template <class M, bool NEAR, int R>
 __global__ void __launch_bounds__(BHCLUST_THREADS, 1) mixture_densities(
     i64 n_items, i64 n_clusters, const double* log_weight, double* out
 ) {
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) mixture_densities(
     BHCLUST_SHARED(shared);
     const Search& s = *(const Search*)record;
     const M& model = *(const M*)(record + sizeof(Search) / 8);
-    Memory memory = share_memory(shared, s, model, R);
+    Memory memory = share_memory<NEAR>(shared, s, R);
     Board& board = *memory.board;
     const i64 apart = (i64)warps_of_block() * WIDTH, chunk = ITEMS * apart;
     for (i64 first = (i64)blockIdx.x * chunk; first < n_items; first += (i64)gridDim.x * chunk) {

@@ -19,7 +19,7 @@
 // after each; the others by
 // all lanes of a warp. Where ONE_BY_ONE, a warp takes single leaves together as well. A focus is
 // `focus_size` doubles, the R foci are `stride` apart. The facts are numbers that do not change and
-// that a part would read again and again: a copy in the block's memory, or null if it has no room.
+// that a part would read again and again: a copy in the block's memory, if it has room.
 // LEAVES_AT_ONCE is how many leaves a lane should have on their way at once.
 // All fields have eight bytes, so that the host can write them as a row of numbers.
 
@@ -29,7 +29,6 @@ struct PlainPart {
     static constexpr bool ONE_BY_ONE = false;
     static constexpr int LEAVES_AT_ONCE = 1;
     static constexpr i64 facts_size = 0;
-    static constexpr const double* all_facts = nullptr;
 
     template <int U>
     struct Ahead {};

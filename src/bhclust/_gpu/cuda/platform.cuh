@@ -3,7 +3,8 @@
 #include <cooperative_groups.h>
 
 #define BHCLUST_DEVICE __device__ __forceinline__
-// Large or rare functions are called rather than copied: copies cost seconds of compilation.
+// Large or rare functions are called rather than copied: copies cost seconds of compilation, and a
+// path that every step takes should be short enough to stay in the cache of instructions.
 #define BHCLUST_CALLED static __device__ __noinline__
 #define BHCLUST_CONSTANT(name, n_words) __constant__ long long name[n_words];
 #define BHCLUST_SHARED(name) extern __shared__ double name[]
@@ -14,14 +15,27 @@ constexpr int WARP = 32;
 BHCLUST_DEVICE void grid_barrier() { cooperative_groups::this_grid().sync(); }
 
 // Blocks meet at a counter: what a block wrote before it arrives is seen by who waits until all have.
+// The order that is asked for is the weakest that says so: the full fence costs more than the meeting.
 BHCLUST_DEVICE void arrive(long long* counter) {
+#if __CUDA_ARCH__ >= 700
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(counter), "l"(1ULL) : "memory");
+#else
     __threadfence();
     atomicAdd((unsigned long long*)counter, 1ULL);
+#endif
 }
 BHCLUST_DEVICE void wait_until(const long long* counter, long long all) {
+#if __CUDA_ARCH__ >= 700
+    long long seen;
+    do {
+        asm volatile("ld.acquire.gpu.global.s64 %0, [%1];" : "=l"(seen) : "l"(counter) : "memory");
+    } while (seen < all);
+#else
     while (*(const volatile long long*)counter < all) {
     }
     __threadfence();
+#endif
 }
 
 // The largest and the smallest number that a lane has.

@@ -34,9 +34,10 @@ BHCLUST_DEVICE Entry best_told(const Search& s, i64 tag, Accept accept) {
     return warp_best<ROSE>(best);
 }
 
-// Take down what the rows that looked again have found, by one warp.
+// Take down what the rows that looked again have found, by one warp; the best of them.
 template <bool ROSE, class M>
-BHCLUST_DEVICE void take_rows(const Search& s, Board& board, i64 tag, Entry& best, Entry& fresh) {
+BHCLUST_CALLED Entry take_rows(const Search& s, Board& board, i64 tag) {
+    Entry best = no_entry();
     const Candidate* row_entries = s.row_best + (tag % 2) * ROWS * gridDim.x;
     for (int r = 0; r < board.n_rows; r++) {
         Candidate found = no_candidate();
@@ -47,7 +48,6 @@ BHCLUST_DEVICE void take_rows(const Search& s, Board& board, i64 tag, Entry& bes
         row.partner = row.score > -INFINITE ? id_at(s, row) : -1;
         row.order = board.rows[r].best.order;
         if (better<ROSE>(row, best)) best = row;
-        if (row.partner >= 0 && better<ROSE>(row, fresh)) fresh = row;
         Place at = board.row_places[r];
         if (lane_of_thread() > 0 || !owns<M>(at)) continue;
         const Region& g = s.regions[at.region];
@@ -60,12 +60,13 @@ BHCLUST_DEVICE void take_rows(const Search& s, Board& board, i64 tag, Entry& bes
         if (ROSE) g.rest_needed[at.position] = found.rest.needed;
         if (better<ROSE>(row, board.mine)) board.mine = row;
     }
+    return best;
 }
 
 // The best cluster has no partner any more: it looks again, and with it others of that kind which
 // are better than all that have one.
 template <bool ROSE>
-BHCLUST_DEVICE void choose_rows(const Search& s, Board& board, i64 tag, Entry last, Entry fresh) {
+BHCLUST_CALLED void choose_rows(const Search& s, Board& board, i64 tag, Entry last, Entry fresh) {
     Entry told = best_told<ROSE>(s, tag, [](const Entry& e) { return e.partner >= 0; });
     if (better<ROSE>(told, fresh)) fresh = told;
     int n_rows = 0;
@@ -91,7 +92,11 @@ BHCLUST_DEVICE void decide(const Search& s, Board& board, i64 tag) {
     if (warp_of_thread() == 0) {
         wait_for_all(s, tag);
         Entry best = best_told<ROSE>(s, tag, [](const Entry&) { return true; }), fresh = no_entry();
-        take_rows<ROSE, M>(s, board, tag, best, fresh);
+        if (board.n_rows > 0) {
+            const Entry row = take_rows<ROSE, M>(s, board, tag);
+            if (better<ROSE>(row, best)) best = row;
+            if (row.partner >= 0) fresh = row;
+        }
         const bool failed = best.score == -INFINITE;
         const bool crowded = is_crowded(s, board.control);
         const bool done = failed || crowded || board.steps_left == 0 || board.control.n_merges >= s.n_leaves - 1;
@@ -414,7 +419,7 @@ BHCLUST_DEVICE void merge_step(
 }
 
 template <bool ROSE, class M>
-BHCLUST_DEVICE void rescan_step(
+BHCLUST_CALLED void rescan_step(
     const Search& s, const M& model, Board& board, double* focus, const double* facts, double* scratch, i64 tag
 ) {
     const int n_rows = board.n_rows;
@@ -464,6 +469,7 @@ BHCLUST_DEVICE void rescan_step(
 }
 
 // Board, facts, foci and the warps' scratch share the block's memory; what is too large is far away.
+// Where all is NEAR the compiler knows it, and a look-up costs half.
 struct Memory {
     Board* board;
     double* focus;
@@ -471,29 +477,35 @@ struct Memory {
     double* scratch;
 };
 
-template <class M>
-BHCLUST_DEVICE Memory share_memory(double* shared, const Search& s, const M& model, int n_foci) {
+template <bool NEAR>
+BHCLUST_DEVICE Memory share_memory(double* shared, const Search& s, int n_foci) {
     double* facts = shared + BOARD_BYTES / 8;
     double* focus = facts + s.facts_size;
+    if (NEAR) {
+        for (int t = threadIdx.x; t < s.facts_size; t += blockDim.x) facts[t] = s.all_facts[t];
+        __syncthreads();
+        double* scratch = focus + n_foci * s.focus_apart + warp_of_thread() * s.scratch_size;
+        return Memory{(Board*)shared, focus, facts, scratch};
+    }
     double* near_scratch = s.far_focus ? focus : focus + n_foci * s.focus_apart;
     double* scratch = s.far_scratch ? s.far_scratch + (i64)blockIdx.x * warps_of_block() * s.scratch_size : near_scratch;
     if (s.far_focus) focus = s.far_focus + (i64)blockIdx.x * n_foci * s.focus_apart;
-    if (s.facts_size) model.copy_facts(facts);
+    for (int t = threadIdx.x; t < s.facts_size; t += blockDim.x) facts[t] = s.all_facts[t];
     __syncthreads();
     return Memory{
-        (Board*)shared, focus, s.facts_size ? facts : nullptr, scratch + warp_of_thread() * s.scratch_size
+        (Board*)shared, focus, s.facts_size ? facts : s.all_facts, scratch + warp_of_thread() * s.scratch_size
     };
 }
 
 // The record of a launch stands in constant memory: first the search, then the model.
 BHCLUST_CONSTANT(record, 4096)
 
-template <bool ROSE, class M>
+template <bool ROSE, class M, bool NEAR>
 __global__ void __launch_bounds__(BHCLUST_THREADS, 1) search() {
     BHCLUST_SHARED(shared);
     const Search& s = *(const Search*)record;
     const M& model = *(const M*)(record + sizeof(Search) / 8);
-    Memory memory = share_memory(shared, s, model, ROWS);
+    Memory memory = share_memory<NEAR>(shared, s, ROWS);
     Board& board = *memory.board;
     if (threadIdx.x == 0) {
         board.control = *s.control;
