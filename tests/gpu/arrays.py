@@ -168,6 +168,7 @@ _FUNCTIONS = [
     "cumsum",
     "diagonal",
     "diag",
+    "dot",
     "tensordot",
     "trace",
 ]

@@ -35,6 +35,7 @@ def _call(kernel: str) -> str:
     arguments = {
         "search": (),
         "first_pairs": ("i64", "i64"),
+        "fold_products": ("i64", "i64", "i64", "i64", "const double*", "const double*"),
         "joint_densities": ("i64", "i64", "i64", "const double*", "double*"),
         "leaf_log_marginals": ("i64", "double*"),
         "mixture_densities": ("i64", "i64", "const double*", "double*"),
@@ -69,7 +70,13 @@ class SimulatedProgram:
         ctypes.memmove(self._library.address_of_record(), words.ctypes.data, words.nbytes)
 
     def launch(
-        self, kernel: str, n_blocks: int, shared_bytes: int, arguments: Sequence[Any] = ()
+        self,
+        kernel: str,
+        n_blocks: int,
+        shared_bytes: int,
+        arguments: Sequence[Any] = (),
+        *,
+        wait: bool = True,
     ) -> None:
         assert shared_bytes <= self._device.shared_bytes
         values = [a if isinstance(a, int) else a.ctypes.data for a in arguments]
@@ -118,6 +125,9 @@ class SimulatedDevice:
 
     def address(self, array: Any) -> int:
         return int(array.ctypes.data)
+
+    def free(self) -> int:
+        return self.free_bytes
 
     def require(self, n_bytes: int, what: str) -> None:
         if n_bytes > self.free_bytes:

@@ -44,9 +44,18 @@ class Program(Protocol):
         """Write the record that the kernels read from constant memory."""
 
     def launch(
-        self, kernel: str, n_blocks: int, shared_bytes: int, arguments: Sequence[Any] = ()
+        self,
+        kernel: str,
+        n_blocks: int,
+        shared_bytes: int,
+        arguments: Sequence[Any] = (),
+        *,
+        wait: bool = True,
     ) -> None:
-        """Run a kernel; arguments are integers and arrays of the device."""
+        """Run a kernel, to its end or after what was launched before.
+
+        Arguments are integers and arrays of the device.
+        """
 
 
 class Device(Protocol):
@@ -71,6 +80,9 @@ class Device(Protocol):
 
     def address(self, array: Any) -> int:
         """Return where an array of the device begins."""
+
+    def free(self) -> int:
+        """Return how many bytes of memory are free."""
 
     def require(self, n_bytes: int, what: str) -> None:
         """Raise unless so much memory is free."""
@@ -134,9 +146,12 @@ class CudaDevice:
     def address(self, array: Any) -> int:
         return int(array.data.ptr)
 
-    def require(self, n_bytes: int, what: str) -> None:
+    def free(self) -> int:
         self.arrays.get_default_memory_pool().free_all_blocks()
-        free, total = self.arrays.cuda.runtime.memGetInfo()
+        return int(self.arrays.cuda.runtime.memGetInfo()[0])
+
+    def require(self, n_bytes: int, what: str) -> None:
+        free, total = self.free(), self.arrays.cuda.runtime.memGetInfo()[1]
         if n_bytes > free:
             raise BhclustError(
                 f"{what} needs about {n_bytes:,} bytes on the graphics processor, but {free:,} of "
@@ -165,13 +180,20 @@ class _CudaProgram:
         target.copy_from_host(words.ctypes.data, words.nbytes)
 
     def launch(
-        self, kernel: str, n_blocks: int, shared_bytes: int, arguments: Sequence[Any] = ()
+        self,
+        kernel: str,
+        n_blocks: int,
+        shared_bytes: int,
+        arguments: Sequence[Any] = (),
+        *,
+        wait: bool = True,
     ) -> None:
         function = self._module.get_function(kernel)
         function.max_dynamic_shared_size_bytes = shared_bytes
         typed = tuple(np.int64(a) if isinstance(a, int) else a for a in arguments)
         function((n_blocks,), (self._n_threads,), typed, shared_mem=shared_bytes)
-        self._cupy.cuda.get_current_stream().synchronize()
+        if wait:
+            self._cupy.cuda.get_current_stream().synchronize()
 
 
 @lru_cache(maxsize=64)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy.special import gammaln
 
 from bhclust._gpu.device import Device, Words
+from bhclust._gpu.products import Inner, inner_of_levels
 from bhclust._kernels.coded import Packing
 from bhclust._kernels.counts import rising_table
 from bhclust._kernels.special import TABLE_LENGTH, log_gamma_table
@@ -49,8 +50,9 @@ class EncodedPart:
     """One part of a model on the device.
 
     ``kind`` is its C++ type; ``focus_size`` and ``scratch_size`` are in numbers of eight bytes;
-    ``facts`` is what a block keeps a copy of; ``leaf_bytes`` and ``cluster_bytes`` are the sizes of one row's statistics;
-    ``arrays`` keeps the memory alive that the fields point to.
+    ``facts`` is what a block keeps a copy of; ``leaf_bytes`` and ``cluster_bytes`` are the sizes of
+    one row's statistics; ``inner`` says how the gain of two leaves is an inner product, where it
+    is; ``arrays`` keeps the memory alive that the fields point to.
     """
 
     kind: str
@@ -59,6 +61,7 @@ class EncodedPart:
     leaf_bytes: int = 0
     cluster_bytes: int = 0
     facts: FloatArray | None = None
+    inner: Inner | None = None
     words: list[int] = field(default_factory=list)
     arrays: list[Any] = field(default_factory=list)
 
@@ -261,6 +264,7 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
     n_words = -(-packing.n_groups // (32 // bits))
     kind = f"Categorical<{n_words if n_words <= _MOST_WORDS else 0}, {bits}, {copies}>"
     part = EncodedPart(kind, focus, 0, 4 * n_words, 4 * n_values, facts)
+    part.inner = inner_of_levels(levels, alpha, sizes, packing.n_groups, complete=complete)
     fields = [
         len(facts),
         n_values,

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from bhclust._gpu.device import Device, Program, Words
 from bhclust._gpu.encode import EncodedPart, Rows, encode, model_type, model_words
+from bhclust._gpu.products import Inner, pay, product_bytes, products_of
 from bhclust._kernels import nodes
 from bhclust._validation import BhclustError, FloatArray
 from bhclust.mixing import Mixing
@@ -38,6 +39,8 @@ _STEPS = 20_000
 # Live clusters are moved together when so many positions, and one in sixteen, are empty.
 _LEAST_DEAD = 4096
 _ROWS_AT_ONCE = 1 << 16
+# Leaves against leaves whose products are in memory at a time.
+_TILE_ROWS, _TILE_COLUMNS = 2048, 16_384
 # Rows of first pairs that are scored between two returns, times the leaves.
 _FIRST_PAIRS = 1 << 38
 
@@ -152,18 +155,24 @@ class DeviceSearch:
         if self._n > 0:
             # The same program does all phases, so that it is compiled once.
             first = best_layout(self._device, self._parts)
+            inners = self._inners()
             loop = block_layout(self._device, self._parts, _ROWS)
             one = block_layout(self._device, self._parts, 1)
             kind, rose = model_type(self._parts), str(self._rose).lower()
             kernels = (
                 f"search<{rose}, {kind}, {loop.near}>",
-                f"first_pairs<{rose}, {kind}, {first.near}, {first.n_foci}>",
+                f"fold_products<{rose}>"
+                if inners
+                else f"first_pairs<{rose}, {kind}, {first.near}, {first.n_foci}>",
                 f"leaf_log_marginals<{kind}, {one.near}>",
             )
             program = self._device.program(kernels)
             started = perf_counter()
             self._score_leaves(program, kernels[2], one)
-            self._find_first(program, kernels[1], first)
+            if inners:
+                self._fold_first(program, kernels[1], inners)
+            else:
+                self._find_first(program, kernels[1], first)
             between = perf_counter()
             self._merge_all(program, kernels[0], loop, progress)
             stopped = perf_counter()
@@ -197,6 +206,37 @@ class DeviceSearch:
         for row in range(0, self._n, step):
             stop = min(row + step, self._n)
             program.launch(kernel, self._device.n_blocks, layout.shared_bytes, (row, stop))
+
+    def _inners(self) -> list[Inner]:
+        """Return how gains of leaves are inner products, or nothing if they are not or do not pay."""
+        inners = [part.inner for part in self._parts if part.inner is not None]
+        for part in self._parts:
+            part.inner = None  # it holds a table of its own
+        n_bytes = product_bytes(self._n, inners) + 8 * self._tile_numbers
+        if len(inners) < len(self._parts) or not pay(inners) or n_bytes > self._device.free():
+            return []
+        return inners
+
+    @property
+    def _tile_numbers(self) -> int:
+        return min(_TILE_ROWS, self._n) * min(_TILE_COLUMNS, self._n)
+
+    def _fold_first(self, program: Program, kernel: str, inners: list[Inner]) -> None:
+        """Find the first pairs by matrix products in tiles, with a running best."""
+        xp, n = self._device.arrays, self._n
+        program.write_record(self._record(block_layout(self._device, self._parts, 1), 0))
+        products = products_of(xp, n, inners)
+        terms = products.linear + self._leaf_log_f
+        tile = xp.empty(self._tile_numbers)
+        for row in range(0, n, _TILE_ROWS):
+            left = products.left[row : row + _TILE_ROWS]
+            for column in range(row, n, _TILE_COLUMNS):
+                right = products.right[column : column + _TILE_COLUMNS]
+                found = tile[: len(left) * len(right)].reshape(len(left), len(right))
+                xp.dot(left, right.T, out=found)
+                arguments = (row, len(left), column, len(right), found, terms)
+                program.launch(kernel, self._device.n_blocks, 0, arguments, wait=False)
+        self._device.get(self._leaf_log_f[:1])  # all of it is done
 
     def _merge_all(
         self,

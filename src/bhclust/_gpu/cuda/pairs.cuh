@@ -16,6 +16,62 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) leaf_log_marginals(i64 n_l
     }
 }
 
+// The best of some partners of a leaf, which are leaves after it.
+template <bool ROSE>
+struct Partners {
+    Candidate best;
+    double largest, second;  // gains
+    double floor;            // what is not above it changes nothing
+
+    BHCLUST_DEVICE explicit Partners(double least = -INFINITE) : best(no_candidate()), largest(-INFINITE), second(-INFINITE), floor(least) {}
+
+    BHCLUST_DEVICE void consider(const Search& s, const Node& leaf, double prior, int p, double log_f, double own) {
+        Candidate found = no_candidate();
+        found.best.order = p;
+        if (ROSE) {
+            // Two leaves can only be joined, and then the ratio grows with the gain.
+            double gain = log_f - (leaf.evidence + own);
+            if (!(gain >= second - SLACK)) return;
+            second = fmax(second, fmin(largest, gain));
+            largest = fmax(largest, gain);
+            RatioScore ratio = ratio_score(leaf, node_at<ROSE>(s, Place{0, p}), gain, s.mixing);
+            found.best.score = ratio.score;
+            found.best.tiebreak = ratio.tiebreak;
+            found.needed = ratio.needed;
+        } else {
+            double raw = prior + log_f - (leaf.mass + own);
+            if (!(raw > fmax(best.rest.score, floor) - 1.0 / ODDS_STEPS)) return;
+            found.best.score = round_odds(raw);
+        }
+        best = better_of<ROSE>(found, best);
+    }
+};
+
+// What a leaf keeps of its partners.
+template <bool ROSE>
+BHCLUST_DEVICE Candidate read_candidate(const Region& g, i64 at) {
+    Candidate known = no_candidate();
+    known.best.score = g.score[at];
+    if (g.partner[at] >= 0) known.best.order = g.partner[at];
+    known.rest.score = g.rest_score[at];
+    if (ROSE) known.best.tiebreak = g.tiebreak[at];
+    if (ROSE) known.needed = g.needed[at];
+    if (ROSE) known.rest.tiebreak = g.rest_tiebreak[at];
+    if (ROSE) known.rest.needed = g.rest_needed[at];
+    return known;
+}
+
+template <bool ROSE>
+BHCLUST_DEVICE void write_candidate(const Region& g, i64 at, const Candidate& found) {
+    g.score[at] = found.best.score;
+    g.partner[at] = found.best.score > -INFINITE ? found.best.order : -1;
+    g.rest_score[at] = found.rest.score;
+    if (ROSE) g.tiebreak[at] = found.best.tiebreak;
+    if (ROSE) g.needed[at] = found.needed;
+    if (ROSE) g.rest_tiebreak[at] = found.rest.tiebreak;
+    if (ROSE) g.rest_needed[at] = found.rest.needed;
+}
+
 // Find the best partner of each leaf among the leaves after it. A block takes R rows at a time.
 template <bool ROSE, class M, bool NEAR, int R>
 __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row, i64 stop_row) {
@@ -38,12 +94,7 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row,
             if (threadIdx.x == 0) board.row_nodes[r] = node_at<ROSE>(s, Place{0, (int)row + r});
         }
         __syncthreads();
-        Candidate best[R];
-        double largest[R], second[R];  // gains
-        for (int r = 0; r < R; r++) {
-            best[r] = no_candidate();
-            largest[r] = second[r] = -INFINITE;
-        }
+        Partners<ROSE> partners[R];
         constexpr int WIDTH = M::ONE_BY_ONE ? 1 : WARP;
         for (i64 start = ((row + 1) / WIDTH + warp_of_thread()) * WIDTH; start < n; start += warps_of_block() * WIDTH) {
             int p = (int)start + (M::ONE_BY_ONE ? 0 : lane_of_thread());
@@ -54,45 +105,57 @@ __global__ void __launch_bounds__(BHCLUST_THREADS, 1) first_pairs(i64 first_row,
             if (!live || (M::ONE_BY_ONE && lane_of_thread() > 0)) continue;
             double own = ROSE ? g.evidence[p] : g.mass[p];
 #pragma unroll
-            for (int r = 0; r < R; r++) {
-                if (r >= n_rows || p <= row + r) continue;
-                Candidate found = no_candidate();
-                found.best.order = p;
-                if (ROSE) {
-                    // Two leaves can only be joined, and then the ratio grows with the gain.
-                    double gain = log_f[r] - (board.row_nodes[r].evidence + own);
-                    if (!(gain >= second[r] - SLACK)) continue;
-                    second[r] = fmax(second[r], fmin(largest[r], gain));
-                    largest[r] = fmax(largest[r], gain);
-                    Node other = node_at<ROSE>(s, Place{0, p});
-                    RatioScore ratio = ratio_score(board.row_nodes[r], other, gain, s.mixing);
-                    found.best.score = ratio.score;
-                    found.best.tiebreak = ratio.tiebreak;
-                    found.needed = ratio.needed;
-                } else {
-                    double raw = prior + log_f[r] - (board.row_nodes[r].mass + own);
-                    if (!(raw > best[r].rest.score - 1.0 / ODDS_STEPS)) continue;
-                    found.best.score = round_odds(raw);
-                }
-                best[r] = better_of<ROSE>(found, best[r]);
-            }
+            for (int r = 0; r < R; r++)
+                if (r < n_rows && p > row + r) partners[r].consider(s, board.row_nodes[r], prior, p, log_f[r], own);
         }
 #pragma unroll
         for (int r = 0; r < R; r++) {
             if (r >= n_rows) continue;
-            Candidate found = block_best<ROSE>(best[r], board.candidates, no_candidate());
+            Candidate found = block_best<ROSE>(partners[r].best, board.candidates, no_candidate());
             __syncthreads();
-            if (threadIdx.x != 0) continue;
-            i64 at = row + r;
-            g.score[at] = found.best.score;
-            g.partner[at] = found.best.score > -INFINITE ? found.best.order : -1;
-            g.rest_score[at] = found.rest.score;
-            if (ROSE) g.tiebreak[at] = found.best.tiebreak;
-            if (ROSE) g.needed[at] = found.needed;
-            if (ROSE) g.rest_tiebreak[at] = found.rest.tiebreak;
-            if (ROSE) g.rest_needed[at] = found.rest.needed;
+            if (threadIdx.x == 0) write_candidate<ROSE>(g, row + r, found);
         }
         __syncthreads();
+    }
+}
+
+// The same where the gain of two leaves is an inner product: take in a tile of such products, some
+// leaves against some others. A warp has a leaf. log f of a pair is its product and the terms of both.
+template <bool ROSE>
+__global__ void __launch_bounds__(BHCLUST_THREADS, 1) fold_products(
+    i64 first_row, i64 n_rows, i64 first_column, i64 n_columns, const double* products, const double* terms
+) {
+    constexpr int AT_ONCE = 4;
+    const Search& s = *(const Search*)record;
+    const Region& g = s.regions[0];
+    const double* owns = ROSE ? g.evidence : g.mass;
+    const double prior = odds_prior(s.mixing, 2.0);
+    const i64 n_warps = (i64)gridDim.x * warps_of_block();
+    for (i64 r = (i64)warp_of_thread() * gridDim.x + blockIdx.x; r < n_rows; r += n_warps) {
+        const i64 row = first_row + r, after = row + 1 - first_column;
+        const Node leaf = node_at<ROSE>(s, Place{0, (int)row});
+        const Candidate known = read_candidate<ROSE>(g, row);
+        const double own_term = terms[row];
+        const double* of_row = products + r * n_columns;
+        Partners<ROSE> partners(known.rest.score);
+        for (i64 start = after > 0 ? after / WARP * WARP : 0; start < n_columns; start += AT_ONCE * WARP) {
+            double product[AT_ONCE], term[AT_ONCE], own[AT_ONCE];
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++) {
+                const i64 c = start + u * WARP + lane_of_thread(), inside = c < n_columns ? c : n_columns - 1;
+                product[u] = of_row[inside];
+                term[u] = terms[first_column + inside];
+                own[u] = owns[first_column + inside];
+            }
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++) {
+                const i64 c = start + u * WARP + lane_of_thread();
+                if (c >= n_columns || c < after) continue;
+                partners.consider(s, leaf, prior, (int)(first_column + c), product[u] + (own_term + term[u]), own[u]);
+            }
+        }
+        const Candidate found = warp_best<ROSE>(partners.best);
+        if (lane_of_thread() == 0) write_candidate<ROSE>(g, row, better_of<ROSE>(found, known));
     }
 }
 
