@@ -43,17 +43,22 @@ BHCLUST_DEVICE bool above(double score, double tiebreak, double other_score, dou
 
 template <bool ROSE>
 BHCLUST_DEVICE Entry better_of(const Entry& a, const Entry& b) {
-    return better<ROSE>(b, a) ? b : a;
+    // Copies: a choice between two places would put both into memory.
+    Entry out = a;
+    if (better<ROSE>(b, a)) out = b;
+    return out;
 }
 
 // The better of two candidates from disjoint sets. The other one bounds the rest of its own set.
 template <bool ROSE>
 BHCLUST_DEVICE Candidate better_of(const Candidate& a, const Candidate& b) {
-    const bool second = better<ROSE>(b.best, a.best);
-    Candidate out = second ? b : a;
-    const Entry& loser = second ? a.best : b.best;
-    if (above<ROSE>(loser.score, loser.tiebreak, out.rest.score, out.rest.tiebreak))
-        out.rest = Bound{loser.score, loser.tiebreak, second ? a.needed : b.needed};
+    Candidate out = a;
+    Bound loser{b.best.score, b.best.tiebreak, b.needed};
+    if (better<ROSE>(b.best, a.best)) {
+        out = b;
+        loser = Bound{a.best.score, a.best.tiebreak, a.needed};
+    }
+    if (above<ROSE>(loser.score, loser.tiebreak, out.rest.score, out.rest.tiebreak)) out.rest = loser;
     return out;
 }
 
