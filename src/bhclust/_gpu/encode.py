@@ -38,7 +38,7 @@ from bhclust.models._columnwise import feature_blocks
 _GROUPS = ((4, 16), (5, 32), (8, 256), (16, 1 << 16))
 _COPIES = 16
 # A table of sums, with its copies or without, should leave room for several of them in a block.
-_TABLE_BYTES = 40_000
+_TABLE_BYTES = 50_000
 # Words of a leaf's codes that the kernels know beforehand.
 _MOST_WORDS = 4
 # Rows that are put into another layout at a time.
@@ -216,8 +216,9 @@ def _packing(sizes: npt.NDArray[np.int64]) -> tuple[Packing, int, int]:
         packing = Packing(sizes, largest=largest)
         if packing.table.shape[1] <= largest:
             n_words = -(-packing.n_groups // (32 // bits))
-            copies = _COPIES if packing.table.nbytes * _COPIES <= _TABLE_BYTES else 1
-            size = packing.table.nbytes * copies
+            full = 8 * n_words * (32 // bits) << bits  # words are full, tables equally wide
+            copies = _COPIES if full * _COPIES <= _TABLE_BYTES else 1
+            size = full * copies if copies > 1 else packing.table.nbytes
             key = (copies == 1, size if copies == 1 else n_words, packing.n_groups)
             found.append((key, len(found), (packing, bits, copies)))
     return min(found)[2]
@@ -245,11 +246,14 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
     # A missing value is one more value, whose log probability is zero.
     n_levels = sizes + (0 if complete else 1)
     packing, bits, copies = _packing(n_levels)
-    width = packing.table.shape[1]
+    n_groups, width = packing.n_groups, packing.table.shape[1]
+    n_words = -(-n_groups // (32 // bits))
+    if copies > 1:
+        n_groups, width = n_words * (32 // bits), 1 << bits
     level_start = np.concatenate([[0], np.cumsum(n_levels)])
     columns = np.repeat(np.arange(len(sizes)), sizes)
     digit_of = np.arange(len(alpha)) - start[columns]
-    digits = _digits(packing, n_levels, level_start)
+    digits = _digits(packing, n_levels, level_start, n_groups, width)
     total = np.add.reduceat(alpha, start[:-1])
     table, total_table = log_gamma_table(alpha), log_gamma_table(total)
     n_values, d = len(alpha), len(sizes)
@@ -260,8 +264,7 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
         + [digit_of],
         digits,
     )
-    focus = n_values + d + 1 + int(level_start[-1]) + 1 + packing.n_groups * width * copies
-    n_words = -(-packing.n_groups // (32 // bits))
+    focus = n_values + d + 1 + int(level_start[-1]) + 1 + n_groups * width * copies
     kind = f"Categorical<{n_words if n_words <= _MOST_WORDS else 0}, {bits}, {copies}>"
     part = EncodedPart(kind, focus, 0, 4 * n_words, 4 * n_values, facts)
     part.inner = inner_of_levels(levels, alpha, sizes, packing.n_groups, complete=complete)
@@ -270,7 +273,7 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
         n_values,
         d,
         int(level_start[-1]),
-        packing.n_groups,
+        n_groups,
         width,
         len(digits),
         complete,
@@ -317,13 +320,16 @@ def _leaf_levels(rows: Rows, order: npt.NDArray[Any], start: npt.NDArray[Any]) -
 
 
 def _digits(
-    packing: Packing, n_levels: npt.NDArray[Any], level_start: npt.NDArray[Any]
+    packing: Packing,
+    n_levels: npt.NDArray[Any],
+    level_start: npt.NDArray[Any],
+    n_groups: int,
+    width: int,
 ) -> npt.NDArray[np.int64]:
     """Return which levels stand behind each code of each group; the last level adds nothing."""
-    width = packing.table.shape[1]
     most = int(np.bincount(packing.group).max())
-    out = np.full((most, packing.n_groups, width), int(level_start[-1]), dtype=np.int64)
-    n_known = np.zeros(packing.n_groups, dtype=np.int64)
+    out = np.full((most, n_groups, width), int(level_start[-1]), dtype=np.int64)
+    n_known = np.zeros(n_groups, dtype=np.int64)
     codes = np.arange(width)
     for j, group in enumerate(packing.group):
         out[n_known[group], group] = level_start[j] + codes // packing.stride[j] % n_levels[j]

@@ -37,7 +37,7 @@ _RESCAN_BYTES, _OFFER_BYTES, _ROSE_OFFER_BYTES = 12, 28, 52
 # Steps between two returns to the interpreter: for progress, and for an interrupt.
 _STEPS = 20_000
 # Live clusters are moved together when so many positions, and one in sixteen, are empty.
-_LEAST_DEAD = 4096
+_LEAST_DEAD = 16_384
 _ROWS_AT_ONCE = 1 << 16
 # Leaves against leaves whose products are in memory at a time.
 _TILE_ROWS, _TILE_COLUMNS = 2048, 16_384

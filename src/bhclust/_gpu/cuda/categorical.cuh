@@ -12,10 +12,15 @@ struct alignas(16) ValueFacts {
 // A leaf is one code of BITS bits for each group of columns, packed into WORDS words (0: as many as
 // it takes), and meets the focus by a look-up a group. The lanes of a warp look up different codes at
 // once, so each has a copy of the table in banks of its own, if there is room for so many COPIES.
+// Then the words are full and the tables of all groups equally wide, so that nothing is computed to
+// find a place in them: groups without columns add nothing.
 template <int WORDS, int BITS, int COPIES>
 struct Categorical {
     static constexpr bool ONE_BY_ONE = false;
-    static constexpr int LEAVES_AT_ONCE = 2, PER_WORD = 32 / BITS;
+    static constexpr int LEAVES_AT_ONCE = 2, PER_WORD = 32 / BITS, COPY_BYTES = 8 * COPIES;
+    static constexpr int PLACE = COPIES == 16 ? 7 : 3;  // bits of a place within the copies of a number
+    static_assert(COPY_BYTES == 1 << PLACE, "copies are 16 or 1");
+    static constexpr bool FULL = COPIES > 1;
     i64 focus_size, facts_size, n_values, n_columns, n_levels, n_groups, width, n_digits, complete;
     const unsigned* codes;    // leaves
     int* counts;              // clusters
@@ -50,8 +55,12 @@ struct Categorical {
 
     // log Γ of a value's pseudocount and a count, with no branch: a warp has several on their way.
     BHCLUST_DEVICE double log_gamma_of_value(int s, double alpha, double items) const {
+        return log_gamma_of_value(s, alpha, items, log(alpha + items));
+    }
+
+    BHCLUST_DEVICE double log_gamma_of_value(int s, double alpha, double items, double log_sum) const {
         double value = items < TABLE_LENGTH ? table[(i64)s * TABLE_LENGTH + (int)items] : 0.0;
-        double series = stirling_series(alpha + items);
+        double series = stirling_series(alpha + items, log_sum);
         return items < TABLE_LENGTH ? value : series;
     }
 
@@ -64,8 +73,9 @@ struct Categorical {
             const ValueFacts value = of_value[s];
             double items = 0.0;
             for (int t = value.first; t < value.stop; t++) items += focus[t];
-            log_f += log_gamma_of_value(s, value.alpha, focus[s]);
-            levels[value.level] = log((value.alpha + focus[s]) / (value.total + items));
+            const double log_sum = log(value.alpha + focus[s]);
+            log_f += log_gamma_of_value(s, value.alpha, focus[s], log_sum);
+            levels[value.level] = log_sum - log(value.total + items);
             if (s != value.first) continue;
             observed[value.column] = items;
             if (complete) {
@@ -121,14 +131,20 @@ struct Categorical {
             counts[position * n_values + s] = (int)focus[s];
     }
 
-    // Add the look-ups of one word.
+    // Add the look-ups of one word, in a table of which this lane has a copy.
     template <class Add>
     BHCLUST_DEVICE void look_up(const double* sums, unsigned word, int w, Add add) const {
+        constexpr unsigned MASK = (1u << BITS) - 1;
 #pragma unroll
         for (int b = 0; b < PER_WORD; b++) {
-            // No jump: what is looked up for one group does not wait for the one before.
-            int g = w * PER_WORD + b;
-            if (g < n_groups) add(sums + (g * width + (word >> (b * BITS) & ((1u << BITS) - 1))) * COPIES);
+            const int g = w * PER_WORD + b;
+            if (FULL) {
+                const unsigned shifted = b * BITS >= PLACE ? word >> (b * BITS - PLACE) : word << (PLACE - b * BITS);
+                const unsigned place = (shifted & MASK << PLACE) | (lane_of_thread() % COPIES * 8);
+                add((const double*)((const char*)sums + g * (COPY_BYTES << BITS) + place));
+            } else if (g < n_groups) {
+                add(sums + g * width + (word >> (b * BITS) & MASK));
+            }
         }
     }
 
@@ -136,7 +152,7 @@ struct Categorical {
     BHCLUST_DEVICE void singles(
         const double* focus, i64 apart, int n, i64 position, double* scratch, double (&out)[R]
     ) const {
-        const double* sums = focus + sums_at() + lane_of_thread() % COPIES;
+        const double* sums = focus + sums_at();
         for (int r = 0; r < R; r++)
             if (r < n) out[r] += focus[r * apart + log_f_at()];
         for (int w = 0; w < n_words(); w++) {
@@ -152,17 +168,21 @@ struct Categorical {
     BHCLUST_DEVICE void leaves(
         const double* focus, const int (&positions)[U], const Ahead<U>& ahead, double* scratch, double (&out)[U]
     ) const {
-        const double* sums = focus + sums_at() + lane_of_thread() % COPIES;
+        const double* sums = focus + sums_at();
         const double log_f = focus[log_f_at()];
 #pragma unroll
         for (int u = 0; u < U; u++) {
-            double sum = 0.0;
+            double sum = log_f;
             const auto add = [&](const double* term) { sum += *term; };
 #pragma unroll
-            for (int w = 0; w < WORDS; w++) look_up(sums, ahead.word[u][w], w, add);
+            for (int w = 0; w < WORDS; w++) {
+                double own = 0.0;
+                look_up(sums, ahead.word[u][w], w, [&](const double* term) { own += *term; });
+                sum += own;
+            }
             for (int w = WORDS > 0 ? (int)n_words() : 0; w < n_words(); w++)
                 look_up(sums, codes[tiled(positions[u], w, n_words())], w, add);
-            out[u] += sum + log_f;
+            out[u] += sum;
         }
     }
 

@@ -21,6 +21,8 @@ struct Node {
 BHCLUST_DEVICE double log_add_exp(double x, double y) {
     if (x == y) return x + 0.69314718055994530942;
     double larger = x > y ? x : y, smaller = x > y ? y : x;
+    // What is added is below half of the last bit.
+    if (smaller - larger < -60.0 && fabs(larger) > 1e-9) return larger;
     return larger + log1p(exp(smaller - larger));
 }
 

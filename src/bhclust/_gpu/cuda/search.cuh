@@ -148,15 +148,22 @@ BHCLUST_DEVICE Known<ROSE> read_known(const Region& g, int region, int q) {
     return known;
 }
 
-// Whether the cluster at a position is merged in this step, or was in the last one.
-BHCLUST_DEVICE bool has_died(const Board& board, int region, int position) {
-    bool found = false;
-    for (int m = 0; m < 2; m++) {
-        found = found || (board.dying[m].region == region && board.dying[m].position == position);
-        found = found || (board.dead[m].region == region && board.dead[m].position == position);
+// Positions in a region whose clusters are merged in this step, or were in the last one.
+struct Gone {
+    int position[4];
+
+    BHCLUST_DEVICE Gone(const Board& board, int region) {
+        for (int m = 0; m < 2; m++) {
+            position[m] = board.dying[m].region == region ? board.dying[m].position : -1;
+            position[2 + m] = board.dead[m].region == region ? board.dead[m].position : -1;
+        }
     }
-    return found;
-}
+
+    // All are looked at, because a jump costs more.
+    BHCLUST_DEVICE bool has(int p) const {
+        return (p == position[0]) | (p == position[1]) | (p == position[2]) | (p == position[3]);
+    }
+};
 
 // One offer of a new cluster to a live one at a position: what that one keeps of it, and the best.
 template <bool ROSE, int REGION>
@@ -176,6 +183,16 @@ struct Offer {
         const Region& g = s.regions[REGION];
         Entry entry = known.entry;
         const Bound& rest = known.rest;
+        double raw = 0.0;
+        if (!ROSE) {
+            double prior = REGION == 0 ? single_prior : odds_prior(s.mixing, merged.weight + g.weight[p]);
+            raw = prior + log_f - (merged.mass + known.own);
+            // Most clusters keep their partner and are far from a better one.
+            if (entry.partner != i && entry.partner != j && !(raw > rest.score - 1.0 / ODDS_STEPS)) {
+                if (better<ROSE>(entry, best)) best = entry;
+                return;
+            }
+        }
         if (entry.partner == i || entry.partner == j) {
             // What is left is the bound; without a partner it is the score.
             g.score[p] = entry.score = rest.score;
@@ -198,8 +215,6 @@ struct Offer {
                 needed = found.needed;
             }
         } else {
-            double prior = REGION == 0 ? single_prior : odds_prior(s.mixing, merged.weight + g.weight[p]);
-            double raw = prior + log_f - (merged.mass + known.own);
             if (raw > rest.score - 1.0 / ODDS_STEPS) score = round_odds(raw);
         }
         // Only a strictly better offer wins: on a tie every older partner has a lower id.
@@ -254,6 +269,7 @@ BHCLUST_DEVICE void offer_to_leaves(
     typedef Batch<ROSE, M> Leaves;
     typedef typename Leaves::Steps Steps;
     const Offer<ROSE, 0> offers(s, board);
+    const Gone gone(board, 0);
     const int n = (int)board.control.n_positions[0];
     for (int start = Steps::first(0); start < n; start += Leaves::step()) {
         Leaves leaves = next;
@@ -261,7 +277,7 @@ BHCLUST_DEVICE void offer_to_leaves(
         double log_f[Leaves::SIZE];
 #pragma unroll
         for (int u = 0; u < Leaves::SIZE; u++) {
-            if (has_died(board, 0, leaves.position[u])) leaves.known[u].own = INFINITE;
+            if (gone.has(leaves.position[u])) leaves.known[u].own = INFINITE;
             log_f[u] = 0.0;
         }
         if (M::ONE_BY_ONE && leaves.known[0].own == INFINITE) continue;
@@ -281,9 +297,10 @@ BHCLUST_DEVICE void offer_to_clusters(
 ) {
     typedef Walk<true> Steps;
     const Offer<ROSE, 1> offers(s, board);
+    const Gone gone(board, 1);
     const int n = (int)board.control.n_positions[1];
     for (int p = Steps::first(1); p < n; p += Steps::step()) {
-        if (p == board.new_position || has_died(board, 1, p)) continue;
+        if (p == board.new_position || gone.has(p)) continue;
         const Known<ROSE> known = read_known<ROSE>(s.regions[1], 1, p);
         if (known.own == INFINITE) continue;
         double log_f[1] = {0.0};
@@ -372,21 +389,22 @@ BHCLUST_DEVICE void merge_step(
         board.left_id = id_at(s, board.chosen);
     }
     if (is_helper(1)) board.row_nodes[1] = node_at<ROSE>(s, board.right);
-    if (is_helper(2)) keep_books<ROSE, M>(s, board);
     const int reuse = board.reuse;
     model.gather(
         focus, facts, reuse ? Place{IN_FOCUS, 0} : board.left, reuse == 2 ? board.left : board.right, board.sums
     );
     __syncthreads();
     const Node &left = board.row_nodes[0], &right = board.row_nodes[1];
-    const int step = board.step;
-    const bool writes = (int)blockIdx.x == step % (int)gridDim.x;
+    if (is_helper(2)) keep_books<ROSE, M>(s, board);  // while the others prepare the focus
     double log_gamma = 0.0, single_prior = 0.0;
     if (threadIdx.x == 0) {
         log_gamma = log_gamma_of(s.mixing, left.weight + right.weight);
         single_prior = odds_prior(s.mixing, left.weight + right.weight + 1.0);
     }
     double log_f = model.prepare(focus, facts, board.sums);
+    __syncthreads();
+    const int step = board.step;
+    const bool writes = (int)blockIdx.x == step % (int)gridDim.x;
     if (threadIdx.x == 0) {
         int operation = JOIN;
         if (ROSE) {
