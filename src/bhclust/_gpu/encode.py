@@ -260,8 +260,7 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
     facts = _value_facts(
         [alpha, total[columns]],
         [start[columns], start[columns + 1], columns, level_start[columns] + digit_of]
-        + [a[columns] for a in (packing.group, packing.stride, n_levels)]
-        + [digit_of],
+        + [packing.group[columns], _places(packing)[columns]],
         digits,
     )
     focus = n_values + d + 1 + int(level_start[-1]) + 1 + n_groups * width * copies
@@ -319,6 +318,16 @@ def _leaf_levels(rows: Rows, order: npt.NDArray[Any], start: npt.NDArray[Any]) -
     return out
 
 
+def _places(packing: Packing) -> npt.NDArray[np.int64]:
+    """Return which digit of its group's code each column is."""
+    place = np.zeros(len(packing.group), dtype=np.int64)
+    n_known = np.zeros(packing.n_groups, dtype=np.int64)
+    for j, group in enumerate(packing.group):
+        place[j] = n_known[group]
+        n_known[group] += 1
+    return place
+
+
 def _digits(
     packing: Packing,
     n_levels: npt.NDArray[Any],
@@ -329,11 +338,9 @@ def _digits(
     """Return which levels stand behind each code of each group; the last level adds nothing."""
     most = int(np.bincount(packing.group).max())
     out = np.full((most, n_groups, width), int(level_start[-1]), dtype=np.int64)
-    n_known = np.zeros(n_groups, dtype=np.int64)
     codes = np.arange(width)
-    for j, group in enumerate(packing.group):
-        out[n_known[group], group] = level_start[j] + codes // packing.stride[j] % n_levels[j]
-        n_known[group] += 1
+    for j, (group, place) in enumerate(zip(packing.group, _places(packing), strict=True)):
+        out[place, group] = level_start[j] + codes // packing.stride[j] % n_levels[j]
     return out.reshape(most, -1)
 
 

@@ -1,12 +1,11 @@
 // Columns with a few values: Bernoulli, Categorical.
 
 // What is known of a value of a column.
-struct alignas(16) ValueFacts {
+struct ValueFacts {
     double alpha, total;  // of the value, of its column
     int first, stop;      // values of the column
     int column, level;    // where its log probability stands
-    // A value of a column is one digit of its group's code.
-    int group, stride, n_levels, digit;
+    int group, digit;     // which digit of which group's code the column is
 };
 
 // A leaf is one code of BITS bits for each group of columns, packed into WORDS words (0: as many as
@@ -37,19 +36,22 @@ struct Categorical {
     // facts: those of the values, then the levels behind each code
     BHCLUST_DEVICE const ValueFacts* values(const double* facts) const { return (const ValueFacts*)facts; }
 
-    BHCLUST_DEVICE double count(Place at, int s, const ValueFacts& value) const {
+    BHCLUST_DEVICE const int* levels_of_codes(const double* facts) const { return (const int*)(values(facts) + n_values); }
+
+    BHCLUST_DEVICE double count(Place at, int s, const ValueFacts& value, const int* of_codes) const {
         if (at.region < 0) return 0.0;
         if (at.region == 1) return counts[at.position * n_values + s];
         unsigned word = codes[tiled(at.position, value.group / PER_WORD, n_words())];
         unsigned code = (word >> (value.group % PER_WORD * BITS)) & ((1u << BITS) - 1);
-        return code / value.stride % value.n_levels == value.digit ? 1.0 : 0.0;
+        return of_codes[(value.digit * (int)n_groups + value.group) * (int)width + code] == value.level ? 1.0 : 0.0;
     }
 
     BHCLUST_DEVICE void gather(double* focus, const double* facts, Place a, Place b, double* sums) const {
         const ValueFacts* of_value = values(facts);
+        const int* of_codes = levels_of_codes(facts);
         for (int s = threadIdx.x; s < n_values; s += blockDim.x) {
-            double own = a.region == IN_FOCUS ? focus[s] : count(a, s, of_value[s]);
-            focus[s] = own + count(b, s, of_value[s]);
+            double own = a.region == IN_FOCUS ? focus[s] : count(a, s, of_value[s], of_codes);
+            focus[s] = own + count(b, s, of_value[s], of_codes);
         }
     }
 
@@ -73,13 +75,15 @@ struct Categorical {
             const ValueFacts value = of_value[s];
             double items = 0.0;
             for (int t = value.first; t < value.stop; t++) items += focus[t];
+            // On its way while the logarithms are taken.
+            const double size_term = complete && s == 0 ? size_terms[(i64)items] : 0.0;
             const double log_sum = log(value.alpha + focus[s]);
             log_f += log_gamma_of_value(s, value.alpha, focus[s], log_sum);
             levels[value.level] = log_sum - log(value.total + items);
             if (s != value.first) continue;
             observed[value.column] = items;
             if (complete) {
-                if (s == 0) log_f -= size_terms[(i64)items];
+                log_f -= size_term;
             } else {
                 log_f -= log_gamma_at(total_table, value.column, value.total, items);
                 levels[value.level + value.stop - value.first] = 0.0;  // a missing value
@@ -96,7 +100,7 @@ struct Categorical {
     BHCLUST_DEVICE void tabulate(double* focus, const double* facts, int start, int step) const {
         constexpr int SHARES = COPIES > 1 ? 2 : 1;
         const int n_codes = n_groups * width;
-        const int* digits = (const int*)(values(facts) + n_values);
+        const int* digits = levels_of_codes(facts);
         const double* levels = focus + levels_at();
         for (unsigned t = start; t < n_codes * SHARES; t += step) {
             const unsigned code = t / SHARES;

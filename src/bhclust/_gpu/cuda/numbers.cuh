@@ -56,10 +56,14 @@ BHCLUST_DEVICE double block_sum(double value, double* by_warp) {
     value = warp_sum(value);
     if (lane_of_thread() == 0) by_warp[warp_of_thread()] = value;
     __syncthreads();
-    double total = 0.0;
-    for (int w = 0; w < warps_of_block(); w++) total += by_warp[w];
+    double total[4] = {0.0, 0.0, 0.0, 0.0};  // sums that do not wait for each other
+    for (int w = 0; w < warps_of_block(); w += 4) {
+#pragma unroll
+        for (int u = 0; u < 4; u++)
+            if (w + u < warps_of_block()) total[u] += by_warp[w + u];
+    }
     __syncthreads();
-    return total;
+    return (total[0] + total[1]) + (total[2] + total[3]);
 }
 
 // Two numbers that are read at once.
