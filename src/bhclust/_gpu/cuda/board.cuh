@@ -13,10 +13,9 @@ struct Region {
     double *mass, *evidence, *weight, *log_d, *log_1m_r, *log_1m_pi, *n_children, *child_mass, *child_log_d;
 };
 
-// What a block tells the others, read as two pairs of words.
-struct alignas(16) Told {
-    Entry best;
-    i64 unused;
+// What a block tells the others: score, then order and partner; in a rose tree the tiebreak too.
+struct Told {
+    Pair first, second;
 };
 
 // What is carried from launch to launch.

@@ -7,7 +7,10 @@
 
 // Tell all blocks the best cluster of this one. One thread does this, after a barrier of the block.
 BHCLUST_DEVICE void tell_best(const Search& s, const Entry& best, i64 tag) {
-    s.told[(tag % 2) * gridDim.x + blockIdx.x].best = best;
+    Told& told = s.told[(tag % 2) * gridDim.x + blockIdx.x];
+    const unsigned long long ids = (unsigned long long)(unsigned)best.order << 32 | (unsigned)best.partner;
+    told.first = Pair{best.score, as_number(ids)};
+    told.second = Pair{best.tiebreak, 0.0};
     arrive(s.n_told);
 }
 
@@ -24,12 +27,20 @@ BHCLUST_DEVICE Entry best_told(const Search& s, i64 tag, Accept accept) {
     const Told* told = s.told + (tag % 2) * gridDim.x;
     Entry best = no_entry();
     for (int first = lane_of_thread(); first < (int)gridDim.x; first += AT_ONCE * WARP) {
-        Told heard[AT_ONCE];
+        Pair heard[AT_ONCE];
+        double tiebreaks[AT_ONCE];
 #pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) heard[u] = told[first + u * WARP < (int)gridDim.x ? first + u * WARP : first];
+        for (int u = 0; u < AT_ONCE; u++) {
+            const Told& one = told[first + u * WARP < (int)gridDim.x ? first + u * WARP : first];
+            heard[u] = one.first;
+            tiebreaks[u] = ROSE ? one.second.x : 0.0;
+        }
 #pragma unroll
-        for (int u = 0; u < AT_ONCE; u++)
-            if (accept(heard[u].best) && better<ROSE>(heard[u].best, best)) best = heard[u].best;
+        for (int u = 0; u < AT_ONCE; u++) {
+            const unsigned long long ids = as_word(heard[u].y);
+            const Entry entry{heard[u].x, tiebreaks[u], (int)(ids >> 32), (int)(unsigned)ids};
+            if (accept(entry) && better<ROSE>(entry, best)) best = entry;
+        }
     }
     return warp_best<ROSE>(best);
 }
