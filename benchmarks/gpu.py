@@ -8,7 +8,8 @@ new rows, and learning.
     python benchmarks/gpu.py --page                # the page from the figures that are there
 
 Every case runs once to warm up on a small table, so that compilation stays out of the numbers
-(CuPy keeps compiled kernels on disk), and once in earnest. ``total`` is the clock time of
+(CuPy keeps compiled kernels on disk; several processes compile at a time), and once in earnest,
+with nothing else on the card. ``total`` is the clock time of
 `agglomerate` on statistics that are ready, with everything: what goes to the device, the search,
 and the scored tree. The share of the bandwidth is the bytes that the merges must read (the
 statistics of every live cluster once a pass, and what a score needs besides them) per second, over
@@ -30,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, cpu_count, delayed
 
 from bhclust import BayesianHierarchicalClustering, models
 from bhclust._fixed_tree import FixedTree, evaluate, gradient
@@ -51,7 +53,8 @@ TREES = [
     ("Poisson", "poisson", 16, 100_000, False),
     ("Bernoulli", "binary", 64, 100_000, True),
 ]
-PROCESSOR_ROWS = 30_000
+PROCESSOR_ROWS = 10_000
+WARM_UP_ROWS = 20_000
 #: model, data, columns, rows
 LEARNING = [
     ("Bernoulli", "binary", 64, 100_000),
@@ -110,6 +113,25 @@ def recorded_searches() -> Iterator[list[Any]]:
         DeviceSearch.run = run  # type: ignore[method-assign]
 
 
+def in_processes(function: Any, cases: Sequence[Any]) -> list[Any]:
+    """Call a function once a case, some at a time: what is compiled is on disk for all then."""
+    n_jobs = max(1, min(len(cases), cpu_count() // 2))
+    return list(Parallel(n_jobs=n_jobs)(delayed(function)(*case) for case in cases))
+
+
+def compile_kernels(name: str, kind: str, d: int, rose: bool, predicts: bool) -> None:
+    """Compile what a case needs, on the card and on the processor."""
+    X = make_data(kind, 500, d)
+    model, mixing = getattr(models, name)().resolve(X), mixing_of(rose)
+    stats = model.suffstats(X)
+    agglomerate(model, stats, mixing, rose=rose, device="cuda")
+    agglomerate(model, stats, mixing, rose=rose)
+    if predicts:
+        settings: dict[str, Any] = {"strategy": "greedy", "learn": False, "device": "cuda"}
+        fit = BayesianHierarchicalClustering(model=getattr(models, name)(), **settings).fit(X)
+        fit.score_samples(X)
+
+
 def run_tree(name: str, kind: str, d: int, n: int, rose: bool, bandwidth: float) -> dict[str, Any]:
     """Build one tree on the card, and on the processor if the table is small."""
     device, mixing = cuda_device(), mixing_of(rose)
@@ -118,7 +140,8 @@ def run_tree(name: str, kind: str, d: int, n: int, rose: bool, bandwidth: float)
     model = getattr(models, name)().resolve(X)
     stats = model.suffstats(X)
     small = stats[:500]
-    agglomerate(model, small, mixing, rose=rose, device="cuda")
+    # So many rows that live clusters are moved together once.
+    agglomerate(model, stats[:WARM_UP_ROWS], mixing, rose=rose, device="cuda")
     pool.free_all_blocks()
     with recorded_searches() as searches:
         started = time.perf_counter()
@@ -186,25 +209,28 @@ def same_cases(n: int) -> dict[str, tuple[Any, np.ndarray]]:
     return cases
 
 
+def same_case(name: str, n: int, rose: bool) -> dict[str, Any]:
+    """Compare the tree of the card with that of the processor for one model."""
+    model, X = same_cases(n)[name]
+    model = model.resolve(X)
+    stats = model.suffstats(X)
+    tree = agglomerate(model, stats, mixing_of(rose), rose=rose, device="cuda").tree
+    other = agglomerate(model, stats, mixing_of(rose), rose=rose).tree
+    same = len(tree.parent) == len(other.parent) and bool((tree.parent == other.parent).all())
+    row: dict[str, Any] = {"model": name, "rows": n, "rose": rose, "same_tree": same}
+    if same:
+        ours, theirs = tree.log_odds[n:], other.log_odds[n:]
+        scale = np.maximum(np.abs(theirs), 1.0)
+        row["largest_difference"] = float(np.max(np.abs(ours - theirs) / scale))
+    return row
+
+
 def run_same(n: int = 5_000) -> list[dict[str, Any]]:
     """Compare the trees of the card with those of the processor for every model."""
-    rows = []
-    for name, (model, X) in same_cases(n).items():
-        resolved = model.resolve(X)
-        stats = resolved.suffstats(X)
-        for rose in (False, True):
-            tree = agglomerate(resolved, stats, mixing_of(rose), rose=rose, device="cuda").tree
-            other = agglomerate(resolved, stats, mixing_of(rose), rose=rose, n_jobs=-1).tree
-            same = len(tree.parent) == len(other.parent) and bool(
-                (tree.parent == other.parent).all()
-            )
-            row: dict[str, Any] = {"model": name, "rows": n, "rose": rose, "same_tree": same}
-            if same:
-                ours, theirs = tree.log_odds[n:], other.log_odds[n:]
-                scale = np.maximum(np.abs(theirs), 1.0)
-                row["largest_difference"] = float(np.max(np.abs(ours - theirs) / scale))
-            rows.append(row)
-            print(json.dumps(row), flush=True)
+    cases = [(name, n, rose) for name in same_cases(50) for rose in (False, True)]
+    rows = in_processes(same_case, cases)
+    for row in rows:
+        print(json.dumps(row), flush=True)
     return rows
 
 
@@ -249,11 +275,11 @@ def timed(function: Any) -> tuple[Any, float]:
     return result, min(seconds)
 
 
-def run_learning(largest: int) -> list[dict[str, Any]]:
+def run_learning(largest: int, chosen: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """Time value and gradient of the evidence on a fixed tree, on the card and beside it."""
     rows = []
     for name, kind, d, n in LEARNING:
-        if n > largest:
+        if n > largest or (chosen is not None and name not in chosen):
             continue
         X, mixing = make_data(kind, n, d), mixing_of(False)
         model = getattr(models, name)().resolve(X)
@@ -469,13 +495,19 @@ def measure(wanted: Sequence[str], arguments: Any, results: dict[str, Any]) -> I
     """Run sections on the card, one after the other."""
     if "trees" in wanted:
         kept = {(r["model"], r["rows"], r["rose"]): r for r in results.get("trees", [])}
-        for name, kind, d, n, rose in TREES:
-            chosen = arguments.models is None or name in arguments.models
-            if chosen and arguments.smallest <= n <= arguments.largest:
-                row = run_tree(name, kind, d, n, rose, results["copy_bandwidth"])
-                kept[name, n, rose] = row
-                print(json.dumps(row), flush=True)
-            order = [(m, rows, r) for m, _, _, rows, r in TREES]
+        chosen = [
+            (name, kind, d, n, rose)
+            for name, kind, d, n, rose in TREES
+            if arguments.models is None or name in arguments.models
+            if arguments.smallest <= n <= arguments.largest
+        ]
+        order = [(m, rows, r) for m, _, _, rows, r in TREES]
+        kinds = sorted({(name, kind, d, rose) for name, kind, d, _, rose in chosen})
+        in_processes(compile_kernels, [(*kind, "prediction" in wanted) for kind in kinds])
+        for name, kind, d, n, rose in chosen:
+            row = run_tree(name, kind, d, n, rose, results["copy_bandwidth"])
+            kept[name, n, rose] = row
+            print(json.dumps(row), flush=True)
             results["trees"] = [kept[key] for key in order if key in kept]
             yield
     if "same" in wanted:
@@ -485,7 +517,7 @@ def measure(wanted: Sequence[str], arguments: Any, results: dict[str, Any]) -> I
         results["prediction"] = run_prediction()
         yield
     if "learning" in wanted:
-        results["learning"] = run_learning(arguments.largest)
+        results["learning"] = run_learning(arguments.largest, arguments.models)
         yield
 
 
@@ -494,7 +526,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--only", nargs="+", choices=SECTIONS)
     parser.add_argument("--page", action="store_true", help="only write the page, no measurement")
-    parser.add_argument("--models", nargs="+", help="only these models in the section trees")
+    parser.add_argument("--models", nargs="+", help="only these models in trees and learning")
     parser.add_argument("--smallest", type=int, default=0, help="rows of the smallest table")
     parser.add_argument("--largest", type=int, default=1_000_000, help="rows of the largest table")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the results")
