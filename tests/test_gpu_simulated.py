@@ -105,7 +105,7 @@ def test_same_predictive_density(name, missing):
 
 def test_memory_that_does_not_fit_into_a_block_is_kept_elsewhere():
     rng = np.random.default_rng(0)
-    small = SimulatedDevice(shared_bytes=4096 + 800)
+    small = SimulatedDevice(shared_bytes=search_module._BOARD_BYTES + 800)
     for name, missing in (("bernoulli", 0.25), ("gaussian", 0.0), ("time_series", 0.25)):
         case = make_case(name, 40, rng, missing)
         stats = case.model.suffstats(case.X)

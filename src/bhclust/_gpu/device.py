@@ -32,6 +32,7 @@ _SOURCES = (
     "models.cuh",
     "entries.cuh",
     "board.cuh",
+    "runs.cuh",
     "search.cuh",
     "pairs.cuh",
 )

@@ -263,7 +263,7 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
         + [packing.group[columns], _places(packing)[columns]],
         digits,
     )
-    focus = n_values + d + 1 + int(level_start[-1]) + 1 + n_groups * width * copies
+    focus = n_values + d + 2 + int(level_start[-1]) + 1 + n_groups * width * copies
     kind = f"Categorical<{n_words if n_words <= _MOST_WORDS else 0}, {bits}, {copies}>"
     part = EncodedPart(kind, focus, 0, 4 * n_words, 4 * n_values, facts)
     part.inner = inner_of_levels(levels, alpha, sizes, packing.n_groups, complete=complete)

@@ -23,13 +23,14 @@ from bhclust.models import ClusterModel
 
 # As in board.cuh and search.cuh
 _ROWS = 4
-_BOARD_BYTES = 4096
+_BOARD_BYTES = 9984
 _MOST_FOCI = 8
-_TOLD_WORDS, _CANDIDATE_WORDS = 4, 7
+_TOLD_WORDS, _CANDIDATE_WORDS = 16, 7
 # Words of the control record: positions (2), living (2), holes and their places (5), then these.
-_CONTROL_WORDS = 17
+_CONTROL_WORDS = 19
 _N_LIVE, _N_HOLES = 2, 4
-_N_MERGES, _N_RESCANS, _N_PAIRS, _FAILED, _CROWDED, _LEAVES_READ, _CLUSTERS_READ = range(9, 16)
+_N_MERGES, _N_RESCANS, _N_PAIRS, _FAILED, _CROWDED = range(9, 14)
+_LEAVES_READ, _CLUSTERS_READ, _N_OFFERS, _N_PASSES = range(14, 18)
 # What a pass reads of each cluster besides its statistics: a mass and an id, or, for a new cluster
 # that is offered to all, a mass, a partner, its score and the bound on the rest (in a rose tree
 # with tiebreaks and a needed gain)
@@ -63,6 +64,7 @@ class Found(NamedTuple):
     """Result of a search: left, right, operation and log f of each merge, and what it cost.
 
     ``bytes_read`` is what the merges must read: the statistics of every live cluster once a pass.
+    ``n_passes`` is how many passes offered a new cluster to all; a pass may serve several merges.
     """
 
     steps: FloatArray
@@ -72,6 +74,7 @@ class Found(NamedTuple):
     seconds_first: float
     seconds_merges: float
     bytes_read: int
+    n_passes: int
 
 
 class Layout(NamedTuple):
@@ -186,10 +189,11 @@ class DeviceSearch:
         cluster_bytes = _RESCAN_BYTES + sum(part.cluster_bytes for part in self._parts)
         n_bytes = leaf_bytes * control[_LEAVES_READ] + cluster_bytes * control[_CLUSTERS_READ]
         offer_bytes = _ROSE_OFFER_BYTES if self._rose else _OFFER_BYTES
-        n_bytes += (offer_bytes - _RESCAN_BYTES) * (total * (total - 1) // 2)
+        n_bytes += (offer_bytes - _RESCAN_BYTES) * control[_N_OFFERS]
         seconds = between - started, stopped - between
         leaf_log_f = self._device.get(self._leaf_log_f)
-        return Found(steps, leaf_log_f, n_pairs, n_rescans, *seconds, int(n_bytes))
+        n_passes = int(control[_N_PASSES])
+        return Found(steps, leaf_log_f, n_pairs, n_rescans, *seconds, int(n_bytes), n_passes)
 
     def _score_leaves(self, program: Program, kernel: str, layout: Layout) -> None:
         program.write_record(self._record(layout, 0))

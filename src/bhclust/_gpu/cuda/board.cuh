@@ -3,6 +3,8 @@
 constexpr int ROWS = 4;        // clusters that look for a new partner in one step
 constexpr int MOST_FOCI = 8;   // foci that a block scores at once
 constexpr int MOST_HOLES = 4;  // places of dead clusters that are remembered for new ones
+constexpr int LISTED = 3;      // leaves that a block tells for runs
+constexpr int CONSUMED = 1024; // places of leaves that a run has taken; a block has fewer threads
 
 // Live clusters by position; region 0 holds leaves that are still alone, in the order of their ids.
 // A dead one has an infinite mass (evidence in a rose tree) and the score -inf.
@@ -14,8 +16,31 @@ struct Region {
 };
 
 // What a block tells the others: score, then order and partner; in a rose tree the tiebreak too.
+// Where there are runs, its best leaves for the new cluster (score and mass, and where they are), the
+// best of its other leaves, of all pairs without the new cluster, and of it with a cluster.
 struct Told {
     Pair first, second;
+    Pair leaves[LISTED], bounds;
+    double clusters;
+    int position[LISTED], unused;
+};
+
+// What a block knows after a pass about pairs with the new cluster, and about all others.
+struct Outlook {
+    double top, top_mass, second;  // the best leaf and the score of the next one
+    int position;
+    double others, clusters;       // the best pair without the new cluster, and of it with a cluster
+
+    BHCLUST_DEVICE Outlook()
+        : top(-INFINITE), top_mass(0.0), second(-INFINITE), position(-1), others(-INFINITE), clusters(-INFINITE) {}
+
+    BHCLUST_DEVICE void see_leaf(int p, double raw, double mass) {
+        second = fmax(second, fmin(top, raw));
+        if (!(raw > top)) return;
+        top = raw;
+        top_mass = mass;
+        position = p;
+    }
 };
 
 // What is carried from launch to launch.
@@ -23,6 +48,8 @@ struct Control {
     i64 n_positions[2], n_live[2], n_holes, holes[MOST_HOLES];
     i64 n_merges, n_rescans, n_pairs, failed, crowded;
     i64 n_read[2];  // leaves and clusters whose statistics were read in all passes
+    i64 n_offers;   // of them, to which a new cluster was offered
+    i64 n_passes;   // passes that offered one
     i64 n_steps;
 };
 
@@ -47,7 +74,8 @@ struct Board {
     Control control;
     Entry entries[MOST_WARPS];
     Candidate candidates[MOST_WARPS];
-    double sums[MOST_WARPS];
+    double sums[2 * MOST_WARPS];
+    Outlook outlooks[MOST_WARPS];
     Entry mine;                 // best of this block's clusters
     Entry chosen;
     Candidate rows[ROWS];       // clusters that look again, then what they found
@@ -55,14 +83,19 @@ struct Board {
     Place row_places[ROWS], left, right;
     Place dying[2];             // merged in this step
     Place dead[2];              // merged in the last one: not yet marked
+    int lost[2];                // partners that the last pass still knew: ids of the first pair of a step
     int left_id, reuse;         // reuse: which of the pair the first focus holds already (1 left, 2 right)
     int step, n_rows, done, steps_left;
     int newest, new_position;   // the cluster of the last merge in this launch, and its place
     int focus_id;               // cluster that the first focus holds, or -1
     double single_prior;        // what the prior adds to the odds of the new cluster and a leaf
+    double log_f;               // of the new cluster
+    double common;              // what the scores of the new cluster with all leaves have in common
+    int next, n_consumed;       // of a run
+    int consumed[CONSUMED];
 };
 
-constexpr int BOARD_BYTES = 4096;  // the host reserves so much for the board
+constexpr int BOARD_BYTES = 9984;  // the host reserves so much for the board
 static_assert(sizeof(Board) <= BOARD_BYTES, "the board has outgrown its place");
 
 // A walk over a block's share of a region. Leaves go to the lanes of a warp, clusters to a warp as a
@@ -177,14 +210,21 @@ BHCLUST_DEVICE void keep_books(const Search& s, Board& board) {
         // What is not remembered stays empty until the host moves the clusters together.
         if (at.region == 1 && control.n_holes < MOST_HOLES) control.holes[control.n_holes++] = at.position;
     }
-    for (int region = 0; region < 2; region++) {
-        control.n_pairs += control.n_live[region];
-        control.n_read[region] += control.n_live[region];
-    }
     control.n_live[1]++;
     board.step = (int)control.n_merges++;
     board.new_position = position;
     board.newest = board.focus_id = (int)s.n_leaves + board.step;
+}
+
+// A new cluster is offered to all others that live.
+BHCLUST_DEVICE void count_pass(Control& control) {
+    for (int region = 0; region < 2; region++) {
+        const i64 n = control.n_live[region] - region;
+        control.n_pairs += n;
+        control.n_read[region] += n;
+        control.n_offers += n;
+    }
+    control.n_passes++;
 }
 
 // Whether so many positions are empty that the host should move the clusters together.

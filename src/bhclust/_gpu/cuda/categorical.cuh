@@ -15,7 +15,7 @@ struct ValueFacts {
 // find a place in them: groups without columns add nothing.
 template <int WORDS, int BITS, int COPIES>
 struct Categorical {
-    static constexpr bool ONE_BY_ONE = false;
+    static constexpr bool ONE_BY_ONE = false, RISES = true;
     static constexpr int LEAVES_AT_ONCE = 2, PER_WORD = 32 / BITS, COPY_BYTES = 8 * COPIES;
     static constexpr int PLACE = COPIES == 16 ? 7 : 3;  // bits of a place within the copies of a number
     static_assert(COPY_BYTES == 1 << PLACE, "copies are 16 or 1");
@@ -26,10 +26,11 @@ struct Categorical {
     const double *table, *total_table, *size_terms;
     double constant;
 
-    // focus: counts (n_values), observed (n_columns), log f, levels (n_levels + 1), table of sums
+    // focus: counts (n_values), observed (n_columns), log f, rise, levels (n_levels + 1), table of sums
     BHCLUST_DEVICE i64 observed_at() const { return n_values; }
     BHCLUST_DEVICE i64 log_f_at() const { return n_values + n_columns; }
-    BHCLUST_DEVICE i64 levels_at() const { return n_values + n_columns + 1; }
+    BHCLUST_DEVICE i64 levels_at() const { return log_f_at() + 2; }
+    BHCLUST_DEVICE double rise(const double* focus) const { return focus[log_f_at() + 1]; }
     BHCLUST_DEVICE i64 sums_at() const { return levels_at() + n_levels + 1; }
     BHCLUST_DEVICE i64 n_words() const { return WORDS > 0 ? WORDS : (n_groups + PER_WORD - 1) / PER_WORD; }
 
@@ -70,7 +71,7 @@ struct Categorical {
         const ValueFacts* of_value = values(facts);
         double* observed = focus + observed_at();
         double* levels = focus + levels_at();
-        double log_f = 0.0;
+        double log_f = 0.0, rise = 0.0;
         for (int s = threadIdx.x; s < n_values; s += blockDim.x) {
             const ValueFacts value = of_value[s];
             double items = 0.0;
@@ -79,7 +80,9 @@ struct Categorical {
             const double size_term = complete && s == 0 ? size_terms[(i64)items] : 0.0;
             const double log_sum = log(value.alpha + focus[s]);
             log_f += log_gamma_of_value(s, value.alpha, focus[s], log_sum);
-            levels[value.level] = log_sum - log(value.total + items);
+            const double level = log_sum - log(value.total + items), before = levels[value.level];
+            levels[value.level] = level;
+            rise += level > before ? level - before : 0.0;
             if (s != value.first) continue;
             observed[value.column] = items;
             if (complete) {
@@ -90,8 +93,12 @@ struct Categorical {
             }
         }
         if (threadIdx.x == 0) levels[n_levels] = 0.0;  // no column
-        log_f = constant + block_sum(log_f, sums);
-        if (threadIdx.x == 0) focus[log_f_at()] = log_f;
+        block_sums(log_f, rise, sums);
+        log_f += constant;
+        if (threadIdx.x == 0) {
+            focus[log_f_at()] = log_f;
+            focus[log_f_at() + 1] = rise;
+        }
         return log_f;
     }
 

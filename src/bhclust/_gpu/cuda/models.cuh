@@ -6,6 +6,8 @@ template <class... Parts>
 struct Model {
     static constexpr bool ONE_BY_ONE = false;
     static constexpr int LEAVES_AT_ONCE = 2;
+    static constexpr bool RISES = true;
+    BHCLUST_DEVICE double rise(const double*) const { return 0.0; }
     BHCLUST_DEVICE void gather(double*, const double*, Place, Place, double*) const {}
     BHCLUST_DEVICE double prepare(double*, const double*, double*) const { return 0.0; }
     template <int U>
@@ -27,8 +29,13 @@ template <class First, class... Rest>
 struct Model<First, Rest...> {
     static constexpr bool ONE_BY_ONE = First::ONE_BY_ONE || Model<Rest...>::ONE_BY_ONE;
     static constexpr int LEAVES_AT_ONCE = smaller_of(First::LEAVES_AT_ONCE, Model<Rest...>::LEAVES_AT_ONCE);
+    static constexpr bool RISES = First::RISES && Model<Rest...>::RISES;
     First first;
     Model<Rest...> rest;
+
+    BHCLUST_DEVICE double rise(const double* focus) const {
+        return first.rise(focus) + rest.rise(focus + first.focus_size);
+    }
 
     // The facts of the later parts.
     BHCLUST_DEVICE const double* later(const double* facts) const { return facts + first.facts_size; }

@@ -66,6 +66,23 @@ BHCLUST_DEVICE double block_sum(double value, double* by_warp) {
     return (total[0] + total[1]) + (total[2] + total[3]);
 }
 
+// Two sums for the barriers of one.
+BHCLUST_DEVICE void block_sums(double& first, double& second, double* by_warp) {
+    first = warp_sum(first);
+    second = warp_sum(second);
+    if (lane_of_thread() == 0) {
+        by_warp[warp_of_thread()] = first;
+        by_warp[MOST_WARPS + warp_of_thread()] = second;
+    }
+    __syncthreads();
+    first = second = 0.0;
+    for (int w = 0; w < warps_of_block(); w++) {
+        first += by_warp[w];
+        second += by_warp[MOST_WARPS + w];
+    }
+    __syncthreads();
+}
+
 // Two numbers that are read at once.
 struct alignas(16) Pair {
     double x, y;

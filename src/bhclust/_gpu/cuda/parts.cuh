@@ -20,19 +20,22 @@
 // all lanes of a warp. Where ONE_BY_ONE, a warp takes single leaves together as well. A focus is
 // `focus_size` doubles, the R foci are `stride` apart. The facts are numbers that do not change and
 // that a part would read again and again: a copy in the block's memory, if it has room.
-// LEAVES_AT_ONCE is how many leaves a lane should have on their way at once.
+// LEAVES_AT_ONCE is how many leaves a lane should have on their way at once. Where a part RISES, its
+// items have probabilities, and rise(focus) says how much log p of a leaf given the focus can have
+// grown at most since it was prepared before.
 // All fields have eight bytes, so that the host can write them as a row of numbers.
 
 // What a part does that has no facts, nothing to tabulate, and long rows of leaves.
 template <class Part>
 struct PlainPart {
-    static constexpr bool ONE_BY_ONE = false;
+    static constexpr bool ONE_BY_ONE = false, RISES = false;
     static constexpr int LEAVES_AT_ONCE = 1;
     static constexpr i64 facts_size = 0;
 
     template <int U>
     struct Ahead {};
 
+    BHCLUST_DEVICE double rise(const double*) const { return INFINITE; }
     BHCLUST_DEVICE void tabulate(double*, const double*, int, int) const {}
 
     template <int U>

@@ -177,20 +177,26 @@ struct Gone {
 };
 
 // One offer of a new cluster to a live one at a position: what that one keeps of it, and the best.
-template <bool ROSE, int REGION>
+template <bool ROSE, int REGION, bool RUNS>
 struct Offer {
     const Search& s;
     const Node merged;
     const double single_prior;
-    const int i, j, k;
+    const int i, j, k, n_consumed;
+    const Board& board;
     const bool merged_filter;
 
-    BHCLUST_DEVICE Offer(const Search& search, const Board& board)
-        : s(search), merged(board.merged), single_prior(board.single_prior),
-          i(board.left_id), j(board.chosen.partner), k((int)search.n_leaves + board.step),
-          merged_filter(ROSE && filter_holds(board.merged.log_1m_r, board.merged.log_1m_pi, search.mixing)) {}
+    BHCLUST_DEVICE Offer(const Search& search, const Board& record)
+        : s(search), merged(record.merged), single_prior(record.single_prior), i(record.lost[0]), j(record.lost[1]),
+          k((int)search.n_leaves + record.step), n_consumed(record.n_consumed), board(record),
+          merged_filter(ROSE && filter_holds(record.merged.log_1m_r, record.merged.log_1m_pi, search.mixing)) {}
 
-    BHCLUST_DEVICE void make(int p, const Known<ROSE>& known, double log_f, Entry& best) const {
+    // Whether a partner was merged since the last pass.
+    BHCLUST_DEVICE bool is_lost(int partner) const {
+        return partner == i || partner == j || (RUNS && n_consumed > 0 && is_consumed(board, partner));
+    }
+
+    BHCLUST_DEVICE void make(int p, const Known<ROSE>& known, double log_f, Entry& best, Outlook& outlook) const {
         const Region& g = s.regions[REGION];
         Entry entry = known.entry;
         const Bound& rest = known.rest;
@@ -198,13 +204,17 @@ struct Offer {
         if (!ROSE) {
             double prior = REGION == 0 ? single_prior : odds_prior(s.mixing, merged.weight + g.weight[p]);
             raw = prior + log_f - (merged.mass + known.own);
-            // Most clusters keep their partner and are far from a better one.
-            if (entry.partner != i && entry.partner != j && !(raw > rest.score - 1.0 / ODDS_STEPS)) {
-                if (better<ROSE>(entry, best)) best = entry;
-                return;
-            }
+            if (RUNS && REGION == 0) outlook.see_leaf(p, raw, known.own);
+            if (RUNS && REGION == 1) outlook.clusters = fmax(outlook.clusters, raw);
         }
-        if (entry.partner == i || entry.partner == j) {
+        const bool lost = is_lost(entry.partner);
+        // Most clusters keep their partner and are far from a better one.
+        if (!ROSE && !lost && !(raw > rest.score - 1.0 / ODDS_STEPS)) {
+            if (RUNS) outlook.others = fmax(outlook.others, entry.score);
+            if (better<ROSE>(entry, best)) best = entry;
+            return;
+        }
+        if (lost) {
             // What is left is the bound; without a partner it is the score.
             g.score[p] = entry.score = rest.score;
             g.partner[p] = entry.partner = -1;
@@ -228,6 +238,7 @@ struct Offer {
         } else {
             if (raw > rest.score - 1.0 / ODDS_STEPS) score = round_odds(raw);
         }
+        if (RUNS) outlook.others = fmax(outlook.others, entry.score);
         // Only a strictly better offer wins: on a tie every older partner has a lower id.
         if (above<ROSE>(score, tiebreak, entry.score, entry.tiebreak)) {
             g.rest_score[p] = entry.score;
@@ -275,11 +286,11 @@ struct Batch {
 template <bool ROSE, class M>
 BHCLUST_DEVICE void offer_to_leaves(
     const Search& s, const M& model, const Board& board, const double* focus, double* scratch, Batch<ROSE, M>& next,
-    Entry& best
+    Entry& best, Outlook& outlook
 ) {
     typedef Batch<ROSE, M> Leaves;
     typedef typename Leaves::Steps Steps;
-    const Offer<ROSE, 0> offers(s, board);
+    const Offer<ROSE, 0, M::RISES && !ROSE> offers(s, board);
     const Gone gone(board, 0);
     const int n = (int)board.control.n_positions[0];
     for (int start = Steps::first(0); start < n; start += Leaves::step()) {
@@ -296,7 +307,7 @@ BHCLUST_DEVICE void offer_to_leaves(
 #pragma unroll
         for (int u = 0; u < Leaves::SIZE; u++)
             if (leaves.known[u].own < INFINITE && Steps::leads())
-                offers.make(leaves.position[u], leaves.known[u], log_f[u], best);
+                offers.make(leaves.position[u], leaves.known[u], log_f[u], best, outlook);
     }
 }
 
@@ -304,10 +315,10 @@ BHCLUST_DEVICE void offer_to_leaves(
 template <bool ROSE, class M>
 BHCLUST_DEVICE void offer_to_clusters(
     const Search& s, const M& model, const Board& board, const double* focus, const double* facts, double* scratch,
-    Entry& best
+    Entry& best, Outlook& outlook
 ) {
     typedef Walk<true> Steps;
-    const Offer<ROSE, 1> offers(s, board);
+    const Offer<ROSE, 1, M::RISES && !ROSE> offers(s, board);
     const Gone gone(board, 1);
     const int n = (int)board.control.n_positions[1];
     for (int p = Steps::first(1); p < n; p += Steps::step()) {
@@ -316,7 +327,7 @@ BHCLUST_DEVICE void offer_to_clusters(
         if (known.own == INFINITE) continue;
         double log_f[1] = {0.0};
         model.template clusters<1>(focus, facts, 0, 1, p, scratch, log_f);
-        if (Steps::leads()) offers.make(p, known, log_f[0], best);
+        if (Steps::leads()) offers.make(p, known, log_f[0], best, outlook);
     }
 }
 
@@ -387,36 +398,27 @@ BHCLUST_DEVICE Entry survey(const Search& s, Board& board) {
     return block_best<ROSE>(best, board.entries, no_entry());
 }
 
+// Make the focus the union of the chosen pair. The statistics of one of the two may be there already.
 template <bool ROSE, class M>
-BHCLUST_DEVICE void merge_step(
-    const Search& s, const M& model, Board& board, double* focus, const double* facts, double* scratch, i64 tag
+BHCLUST_DEVICE void make_cluster(
+    const Search& s, const M& model, Board& board, double* focus, const double* facts, bool first
 ) {
-    // Leaves that are on their way while the focus is prepared. Who died in the last step is not
-    // marked before the others have gone on, so what is read here may be out of date for it alone.
-    Batch<ROSE, M> leaves;
-    leaves.fetch(s, model, Batch<ROSE, M>::Steps::first(0), (int)board.control.n_positions[0]);
-    if (is_helper(0)) {
-        board.row_nodes[0] = node_at<ROSE>(s, board.left);
-        board.left_id = id_at(s, board.chosen);
-    }
-    if (is_helper(1)) board.row_nodes[1] = node_at<ROSE>(s, board.right);
     const int reuse = board.reuse;
     model.gather(
         focus, facts, reuse ? Place{IN_FOCUS, 0} : board.left, reuse == 2 ? board.left : board.right, board.sums
     );
     __syncthreads();
     const Node &left = board.row_nodes[0], &right = board.row_nodes[1];
-    if (is_helper(2)) keep_books<ROSE, M>(s, board);  // while the others prepare the focus
+    if (first && is_helper(2)) keep_books<ROSE, M>(s, board);  // while the others prepare the focus
     double log_gamma = 0.0, single_prior = 0.0;
     if (threadIdx.x == 0) {
         log_gamma = log_gamma_of(s.mixing, left.weight + right.weight);
         single_prior = odds_prior(s.mixing, left.weight + right.weight + 1.0);
     }
-    double log_f = model.prepare(focus, facts, board.sums);
+    const double log_f = model.prepare(focus, facts, board.sums);
     __syncthreads();
-    const int step = board.step;
-    const bool writes = (int)blockIdx.x == step % (int)gridDim.x;
     if (threadIdx.x == 0) {
+        const i64 step = board.step;
         int operation = JOIN;
         if (ROSE) {
             RatioTerms terms;
@@ -424,23 +426,90 @@ BHCLUST_DEVICE void merge_step(
         }
         board.merged = merged_node<ROSE>(left, right, operation, log_f, log_gamma, s.mixing);
         board.single_prior = single_prior;
-        if (writes) {
-            s.merges[3 * (i64)step] = board.left_id;
-            s.merges[3 * (i64)step + 1] = board.chosen.partner;
-            s.merges[3 * (i64)step + 2] = operation;
+        board.log_f = log_f;
+        board.common = single_prior + log_f - board.merged.mass;
+        if ((int)blockIdx.x == step % gridDim.x) {
+            s.merges[3 * step] = board.left_id;
+            s.merges[3 * step + 1] = board.chosen.partner;
+            s.merges[3 * step + 2] = operation;
             s.merge_log_f[step] = log_f;
-            write_node<ROSE>(s, board.new_position, board.merged, (int)s.n_leaves + step);
         }
     }
     // The first warp has the node to make.
     if (warp_of_thread() > 0) model.tabulate(focus, facts, threadIdx.x - WARP, blockDim.x - WARP);
-    // Nobody reads this place in this step.
-    if (writes) model.store(focus, board.new_position);
     __syncthreads();
+}
+
+// Merge the new cluster with leaf after leaf as long as it is certain that these are the next merges.
+template <class M>
+BHCLUST_DEVICE void run_on(
+    const Search& s, const M& model, Board& board, double* focus, const double* facts, double* scratch, Run<M>& run,
+    double mass_before
+) {
+    while (true) {
+        if (threadIdx.x == 0) run.grow(s, model.rise(focus), mass_before, board.merged.mass);
+        mass_before = board.merged.mass;
+        run.choose(model, board, focus, scratch);
+        __syncthreads();
+        if (board.next < 0) break;
+        if ((int)threadIdx.x == board.next) run.take(s, board, owns<M>(Place{0, run.position[0]}));
+        if (threadIdx.x == 0) {
+            Control& control = board.control;
+            control.n_live[0]--;
+            board.chosen.partner = board.newest;
+            board.step = (int)control.n_merges++;
+            board.newest = board.focus_id = (int)s.n_leaves + board.step;
+            board.row_nodes[1] = board.merged;
+            board.reuse = 2;
+        }
+        __syncthreads();
+        make_cluster<false>(s, model, board, focus, facts, false);
+    }
+}
+
+template <bool ROSE, class M>
+BHCLUST_DEVICE void merge_step(
+    const Search& s, const M& model, Board& board, double* focus, const double* facts, double* scratch, i64 tag
+) {
+    constexpr bool RUNS = M::RISES && !ROSE;
+    // Leaves that are on their way while the focus is prepared. Who died in the last step is not
+    // marked before the others have gone on, so what is read here may be out of date for it alone.
+    Batch<ROSE, M> leaves;
+    const int first_leaf = Batch<ROSE, M>::Steps::first(0), n_leaves = (int)board.control.n_positions[0];
+    if (!RUNS) leaves.fetch(s, model, first_leaf, n_leaves);
+    if (is_helper(0)) {
+        board.row_nodes[0] = node_at<ROSE>(s, board.left);
+        board.left_id = board.lost[0] = id_at(s, board.chosen);
+        board.lost[1] = board.chosen.partner;
+        board.n_consumed = 0;
+    }
+    if (is_helper(1)) board.row_nodes[1] = node_at<ROSE>(s, board.right);
+    // The cluster of the last pass takes a leaf: what the pass has seen is good for more.
+    const bool runs = RUNS && ((board.reuse == 1 && board.right.region == 0) || (board.reuse == 2 && board.left.region == 0));
+    const double mass_before = board.merged.mass;
+    Run<M> run;
+    if (runs) run.begin(s, model, board, tag - 1);
+    make_cluster<ROSE>(s, model, board, focus, facts, true);
+    if constexpr (RUNS) {
+        if (runs) run_on<M>(s, model, board, focus, facts, scratch, run, mass_before);
+        leaves.fetch(s, model, first_leaf, n_leaves);
+    }
+    // Nobody reads this place in this step.
+    if ((int)blockIdx.x == board.step % (int)gridDim.x) {
+        model.store(focus, board.new_position);
+        if (threadIdx.x == 0) write_node<ROSE>(s, board.new_position, board.merged, board.newest);
+    }
+    if (is_helper(2)) count_pass(board.control);
     Entry best = no_entry();
-    offer_to_leaves<ROSE, M>(s, model, board, focus, scratch, leaves, best);
-    offer_to_clusters<ROSE, M>(s, model, board, focus, facts, scratch, best);
+    Outlook outlook;
+    offer_to_leaves<ROSE, M>(s, model, board, focus, scratch, leaves, best, outlook);
+    offer_to_clusters<ROSE, M>(s, model, board, focus, facts, scratch, best, outlook);
+    if (RUNS) note_outlook(outlook, board);
     best = block_best<ROSE>(best, board.entries, no_entry());
+    if (RUNS && warp_of_thread() == 0) {
+        tell_outlook(s, board, tag);
+        __syncwarp();
+    }
     if (threadIdx.x == 0) {
         tell_best(s, best, tag);
         board.mine = best;
