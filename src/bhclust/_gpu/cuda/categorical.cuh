@@ -58,41 +58,48 @@ struct Categorical {
 
     // log Γ of a value's pseudocount and a count, with no branch: a warp has several on their way.
     BHCLUST_DEVICE double log_gamma_of_value(int s, double alpha, double items) const {
-        return log_gamma_of_value(s, alpha, items, log(alpha + items));
-    }
-
-    BHCLUST_DEVICE double log_gamma_of_value(int s, double alpha, double items, double log_sum) const {
         double value = items < TABLE_LENGTH ? table[(i64)s * TABLE_LENGTH + (int)items] : 0.0;
-        double series = stirling_series(alpha + items, log_sum);
+        double series = stirling_series(alpha + items);
         return items < TABLE_LENGTH ? value : series;
     }
 
+    // Entries of a column.
+    BHCLUST_DEVICE double entries_of(const double* focus, const ValueFacts& value) const {
+        double items = 0.0;
+#pragma unroll 1
+        for (int t = value.first; t < value.stop; t++) items += focus[t];
+        return items;
+    }
+
+    // Half of the warps find the levels, the others log f: each is a long chain for one thread.
     BHCLUST_DEVICE double prepare(double* focus, const double* facts, double* sums) const {
         const ValueFacts* of_value = values(facts);
         double* observed = focus + observed_at();
         double* levels = focus + levels_at();
+        const int half = warps_of_block() / 2, warp = warp_of_thread();
         double log_f = 0.0, rise = 0.0;
-        for (int s = threadIdx.x; s < n_values; s += blockDim.x) {
-            const ValueFacts value = of_value[s];
-            double items = 0.0;
-            for (int t = value.first; t < value.stop; t++) items += focus[t];
-            // On its way while the logarithms are taken.
-            const double size_term = complete && s == 0 ? size_terms[(i64)items] : 0.0;
-            const double log_sum = log(value.alpha + focus[s]);
-            log_f += log_gamma_of_value(s, value.alpha, focus[s], log_sum);
-            const double level = log_sum - log(value.total + items), before = levels[value.level];
-            levels[value.level] = level;
-            rise += level > before ? level - before : 0.0;
-            if (s != value.first) continue;
-            observed[value.column] = items;
-            if (complete) {
-                log_f -= size_term;
-            } else {
-                log_f -= log_gamma_at(total_table, value.column, value.total, items);
-                levels[value.level + value.stop - value.first] = 0.0;  // a missing value
+        if (warp < half) {
+            for (int s = threadIdx.x; s < n_values; s += half * WARP) {
+                const ValueFacts value = of_value[s];
+                const double items = entries_of(focus, value), before = levels[value.level];
+                const double level = log(value.alpha + focus[s]) - log(value.total + items);
+                levels[value.level] = level;
+                rise += level > before ? level - before : 0.0;
+                if (s != value.first) continue;
+                observed[value.column] = items;
+                if (!complete) levels[value.level + value.stop - value.first] = 0.0;  // a missing value
+            }
+            if (threadIdx.x == 0) levels[n_levels] = 0.0;  // no column
+        } else {
+            for (int s = threadIdx.x - half * WARP; s < n_values; s += blockDim.x - half * WARP) {
+                const ValueFacts value = of_value[s];
+                const double items = s == value.first ? entries_of(focus, value) : 0.0;
+                // On its way while the logarithms are taken.
+                const double size_term = complete && s == 0 ? size_terms[(i64)items] : 0.0;
+                log_f += log_gamma_of_value(s, value.alpha, focus[s]) - size_term;
+                if (!complete && s == value.first) log_f -= log_gamma_at(total_table, value.column, value.total, items);
             }
         }
-        if (threadIdx.x == 0) levels[n_levels] = 0.0;  // no column
         block_sums(log_f, rise, sums);
         log_f += constant;
         if (threadIdx.x == 0) {

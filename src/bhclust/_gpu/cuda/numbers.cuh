@@ -21,15 +21,15 @@ BHCLUST_DEVICE i64 index_of(int region, i64 position, i64 number, i64 n_numbers)
 }
 
 // lgamma of a number of at least 16; the first term left out is below 1e-17.
-BHCLUST_DEVICE double stirling_series(double x, double log_x) {
+BHCLUST_DEVICE double stirling_series(double x) {
     double inverse = 1.0 / x;
     double square = inverse * inverse;
     double series = 1.0 / 1188 - square * (691.0 / 360360 - square / 156);
     series = 1.0 / 12 - square * (1.0 / 360 - square * (1.0 / 1260 - square * (1.0 / 1680 - square * series)));
-    return (x - 0.5) * log_x - x + 0.91893853320467274178 + inverse * series;
+    return (x - 0.5) * log(x) - x + 0.91893853320467274178 + inverse * series;
 }
 
-BHCLUST_CALLED double stirling(double x) { return stirling_series(x, log(x)); }
+BHCLUST_CALLED double stirling(double x) { return stirling_series(x); }
 
 BHCLUST_CALLED double log_gamma(double x) {
     double product = 1.0;
