@@ -17,9 +17,12 @@ SCALED = "MNIST, scaled"
 
 
 def read(name: str) -> dict[str, Any] | None:
-    """Return a result, or None if it was not run."""
-    path = ROOT / "docs" / "results" / f"{name}.json"
-    return json.loads(path.read_text("utf-8")) if path.exists() else None
+    """Return a result, or None if it was not run; those of readings are with the other papers'."""
+    folder = ROOT / "docs" / "results"
+    for path in (folder / f"{name}.json", folder / "papers" / f"{name}.json"):
+        if path.exists():
+            return json.loads(path.read_text("utf-8"))
+    return None
 
 
 def coalescent_figure2(found: dict[str, Any]) -> str:
