@@ -38,12 +38,36 @@ def coalescent_figure2(found: dict[str, Any]) -> str:
             f"panels ({found['runs']} data sets a setting; the paper 100). The values of the "
             "paper's "
             "figure cannot be read off the text at hand; its order is SMC-PostPost, SMC-PriorPost, "
-            "SMC-PriorPrior, Greedy-Rate1, and it holds. The race sampler is not in the paper. "
-            "[All panels](results/coalescent_figure2.md)."
+            f"SMC-PriorPrior, Greedy-Rate1, and it {order_holds(order)}. The race sampler is not "
+            f"in the paper. {trends(found)} [All panels](results/coalescent_figure2.md)."
         ),
         table(["method", "log predictive probability"], rows),
         "![Figure 2](results/coalescent_figure2.png)\n",
     )
+
+
+def order_holds(order: list[str]) -> str:
+    """Return whether the paper's order of its samplers is the one of the means here."""
+    paper = ["smc-postpost", "smc-priorpost", "smc-priorprior", "greedy-rate1"]
+    return "holds" if [m for m in order if m in paper] == paper else "does not hold"
+
+
+def trends(found: dict[str, Any]) -> str:
+    """Return how the predictions change along the panels of which the paper says something."""
+    parts = []
+    for panel, said in (
+        ("dimensions", "more dimensions help most of all Greedy-Rate1"),
+        ("observations", "with more observations all get better, SMC-PriorPrior less so"),
+        ("samples", "with more samples all SMC algorithms get better"),
+    ):
+        steps = list(found["mean_and_standard_error"][panel].items())
+        (low, first), (high, last) = steps[0], steps[-1]
+        methods = [
+            m for m in first if m != "smc-race" and (panel, m) != ("samples", "greedy-rate1")
+        ]
+        gains = ", ".join(f"{m} {last[m][0] - first[m][0]:+.2f}" for m in methods)
+        parts.append(f"*{said}*: from {low} to {high} here {gains}")
+    return f"What else it says of the panels, {'; '.join(parts)}."
 
 
 def coalescent_table1(found: dict[str, Any]) -> str:
@@ -84,6 +108,12 @@ def coalescent_table1(found: dict[str, Any]) -> str:
             f"The paper says that Greedy-Rate1 is the best but for purity on Spambase. {order}"
         ),
         paragraph(scaled_note(found)),
+        paragraph(
+            "*Settings*: Greedy-Rate1 learns a full covariance of the images' dimensions with an "
+            "inverse Wishart prior, as the paper does, and the rates of the e-mails' columns. The "
+            "default is a variance of each dimension (below). Seven settings of covariance and "
+            "learning were looked at on six draws before. Everything else is the default."
+        ),
     )
 
 
@@ -104,7 +134,91 @@ def scaled_note(found: dict[str, Any]) -> str:
             f"{mean_and_error(other)[0]:.3f} in purity, the paper's {printed}. So its components "
             "were probably scaled. We tried this after seeing that difference, with linkage alone. "
         )
-    return text + "The priors of its BHC are not given; ours are the defaults."
+    return text + (
+        "The priors of its BHC are not given; ours are the defaults. The paper adds that learning "
+        f"improves the performance: {learning_helps(found)}."
+    )
+
+
+def learning_helps(found: dict[str, Any]) -> str:
+    """Return in how many cases learning makes Greedy-Rate1's tree better."""
+    pairs = [
+        (mean_and_error(part["scores"]["Greedy-Rate1"][score])[0],
+         mean_and_error(part["scores"]["Greedy-Rate1, simpler"][score])[0])
+        for name, part in found["results"].items()
+        if name != SCALED  # the learned covariance undoes the scale
+        for score in part["scores"]["Greedy-Rate1"]
+    ]  # fmt: skip
+    return (
+        f"in {sum(one > other for one, other in pairs)} of {len(pairs)} cases the one that learns "
+        "a covariance or rates is ahead of one variance, or of rates as they start"
+    )
+
+
+def readings(found: dict[str, Any]) -> str:
+    """Return the scores of MNIST by other numbers of images and dimensions."""
+    short = {"average linkage": "average", "BHC": "BHC", "Greedy-Rate1": "Rate1"}
+    scores = list(found["paper"])
+    rows = [
+        ["*the paper*", *(" / ".join(f"{v:.3f}" for v in found["paper"][s]) for s in scores), ""]
+    ]
+    counts: dict[str, int] = {}
+    best: list[str] = []
+    for part in found["readings"]:
+        cells = [
+            " / ".join(
+                f"{value:.3f}{'' if ok else ' ✗'}"
+                for (value, _), ok in zip(row.values(), part["within"][score], strict=True)
+            )
+            for score, row in part["cells"].items()
+        ]
+        counts[part["reading"]] = sum(map(sum, part["within"].values()))
+        rows.append([part["reading"], *cells, f"{counts[part['reading']]} of 9"])
+        if all(max(row, key=lambda m, row=row: row[m][0]) == "Greedy-Rate1"
+               for score, row in part["cells"].items() if score != "purity"):  # fmt: skip
+            best.append(part["reading"])
+    errors = [
+        v[1] for part in found["readings"] for r in part["cells"].values() for v in r.values()
+    ]
+    first = found["readings"][0]
+    most = max(counts.values())
+    tops = [name for name, count in counts.items() if count == most]
+    by_name = {part["reading"]: part["cells"] for part in found["readings"]}
+    more, fewer = by_name["25 images"], by_name["10 images"]
+    rate, loo, paper = "Greedy-Rate1", "leave-one-out", found["paper"]
+    header = ["MNIST", *(f"{s}: {' / '.join(short.values())}" for s in scores), "within"]
+    text = (
+        "How many images and dimensions the paper took, and how it reduced them, is lost in the "
+        "text at hand. Each reading was measured like the table "
+        f"({found['draws']} draws, other ones; standard errors {min(errors):.3f} to "
+        f"{max(errors):.3f}); ✗ is more than two standard errors off to either side. They were "
+        "looked at with the paper's values in hand, and none is used above. **No reading has all "
+        f"nine values**: the most, {most}, with {' and with '.join(f'“{t}”' for t in tops)}. The "
+        "subtree score and the leave-one-out accuracy rise with the number of images of a digit "
+        f"({rate} from {fewer['subtree'][rate][0]:.3f} and {fewer[loo][rate][0]:.3f} with 10 to "
+        f"{more['subtree'][rate][0]:.3f} and {more[loo][rate][0]:.3f} with 25), and the paper's "
+        f"{paper['subtree'][2]:.3f} asks for 25 where its {paper[loo][2]:.3f} asks for 20. Neither "
+        "the number of dimensions, nor the axes of all images, nor another covariance in "
+        "Greedy-Rate1 brings the two together. So its "
+        f"subtree score of {paper['subtree'][2]:.3f} against "
+        f"{first['cells']['subtree'][rate][0]:.3f}, and average linkage's of "
+        f"{paper['subtree'][0]:.3f} against {first['cells']['subtree']['average linkage'][0]:.3f} "
+        "on scaled dimensions, **remain unexplained**; the paper's rule for leaving one out, which "
+        "is lost too, may be another than ours. That Greedy-Rate1 has the highest "
+        f"subtree score and accuracy of the three holds under {len(best)} of "
+        f"{len(found['readings'])} readings"
+        + (
+            f" (not: {'; '.join(n for n in counts if n not in best)})."
+            if len(best) < len(found["readings"])
+            else "."
+        )
+    )
+    return section(
+        "Table 1 under other readings of MNIST",
+        "coalescent_table1_readings",
+        paragraph(text),
+        table(header, rows),
+    )
 
 
 def printed_of(found: dict[str, Any]) -> dict[str, Any]:
@@ -256,6 +370,7 @@ def coalescent_nips(found: dict[str, Any]) -> str:
 PARTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "coalescent_figure2": coalescent_figure2,
     "coalescent_table1": coalescent_table1,
+    "coalescent_table1_readings": readings,
     "coalescent_wals": coalescent_wals,
     "coalescent_nips": coalescent_nips,
 }
