@@ -172,7 +172,8 @@ def finish(records: list[Record], options: argparse.Namespace) -> Record:
             likelihood = result["log likelihood"]
             found[str(unit["threshold"])] = {m: mean_and_error(v) for m, v in likelihood.items()}
         elif "words" in unit or "strength" in unit:
-            name = unit.get("words") or f"prior of {unit['strength']} rows"
+            strength = unit.get("strength")
+            name = unit.get("words") or f"prior of {strength} row{'s' * (strength > 1)}"
             out["partitions"][name] = {
                 m: {score: mean_and_error(values) for score, values in row.items()}
                 for m, row in result.items()
