@@ -13,11 +13,10 @@ from runner import CACHE, RESULTS, key_of, largest_difference
 SAME = 1e-9
 NAMED = ("beyond",)  # where the page says which units those are
 WHY = (
-    "The methods of other packages see other columns of mcrae 60 × 100 than before, as `auto` "
-    "takes them for something else. The others are learned hyperparameters, Rate1 with missing "
-    "entries, and tables of many equal numbers, where rounding, which another computer or another "
-    "order of a sum changes, decides between nearly equal choices: Rate1 on WALS, the largest of "
-    "these differences, has the present values on the present computer with the older source too."
+    "They are learned hyperparameters, Rate1 with missing entries, and tables of many equal "
+    "numbers, where rounding, which another computer or another order of a sum changes, decides "
+    "between nearly equal choices: Rate1 on WALS, the largest of these differences, has the "
+    "present values on the present computer with the older source too."
 )
 
 
