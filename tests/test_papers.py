@@ -283,11 +283,13 @@ def test_linkage_with_ties_to_the_first_pair_is_the_usual_one_without_ties(metho
     assert sets[0] == sets[1]
 
 
-def test_turned_rows_keep_their_distances():
+def test_turned_rows_keep_their_distances(monkeypatch):
     import beyond
     from scipy.spatial.distance import pdist
 
     X = np.random.default_rng(0).normal(size=(7, 30))
+    assert beyond.turned(X) is X  # a small table stays as it is
+    monkeypatch.setattr(beyond, "FEW_COLUMNS", 0)
     found = beyond.turned(X)
     assert found.shape == (7, 7)
     assert pdist(found) == pytest.approx(pdist(X))
