@@ -488,3 +488,21 @@ def test_older_units_are_named_and_a_page_of_one_source_says_so(monkeypatch):
         "3 units again with a: 1 the same, 1 off by a factor of up to 1 ± 5.0e-01, "
         "1 with other entries"
     )
+
+
+def test_units_of_an_older_source_are_compared_with_those_that_replaced_them(tmp_path):
+    import page_versions
+
+    lines = [
+        {"unit": {"draw": draw}, "result": result, "versions": {"source": source}}
+        for source, results in (
+            ("old", ({"a": 1.0, "seconds": 1}, {"a": 1.0}, {"a": 1.0})),
+            ("new", ({"a": 1.0, "b": 2, "seconds": 9}, {"a": 1.5})),
+        )
+        for draw, result in enumerate(results)
+    ]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    found = page_versions.reruns(["x", "absent"], "new", tmp_path)
+    assert found == (2, {"x": ["1"]})
+    assert "2 units had been computed before" in page_versions.rerun_note(found)
+    assert "1 did not: `x` 1." in page_versions.rerun_note(found)

@@ -142,8 +142,8 @@ def scaled_note(found: dict[str, Any]) -> str:
             "were probably scaled. We tried this after seeing that difference, with linkage alone. "
         )
     return text + (
-        "The priors of its BHC are not given; ours are the defaults. The paper adds that learning "
-        f"improves the performance: {learning_helps(found)}."
+        "The priors of its BHC are not given; ours are the defaults. The paper adds that updates "
+        f"of the hyperparameters improve the performance; {learning_helps(found)}."
     )
 
 
@@ -157,8 +157,10 @@ def learning_helps(found: dict[str, Any]) -> str:
         for score in part["scores"]["Greedy-Rate1"]
     ]  # fmt: skip
     return (
-        f"in {sum(one > other for one, other in pairs)} of {len(pairs)} cases the one that learns "
-        "a covariance or rates is ahead of one variance, or of rates as they start"
+        "here learning the covariance or the rates makes Greedy-Rate1 better than one variance "
+        "for all dimensions, or rates as they start, in "
+        f"{sum(one > other for one, other in pairs)} of {len(pairs)} cases (MNIST as it comes and "
+        "Spambase, three scores each)"
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from page_parts import paragraph, table
-from runner import CACHE, RESULTS, key_of, largest_difference
+from runner import RESULTS, key_of, largest_difference
 
 SAME = 1e-9
 NAMED = ("beyond",)  # where the page says which units those are
@@ -64,7 +64,7 @@ class Reruns(NamedTuple):
     other: dict[str, list[str]]
 
 
-def reruns(names: Collection[str], source: str, folder: Path = CACHE) -> Reruns:
+def reruns(names: Collection[str], source: str, folder: Path = RESULTS / "units") -> Reruns:
     """Compare each unit of a source with what an older one had, if that is kept."""
     count = 0
     other: dict[str, list[str]] = {}
@@ -96,7 +96,7 @@ def rerun_note(found: Reruns) -> str:
         for name, units in found.other.items()
     )
     return (
-        f"{found.units} of them had been computed before, with older sources and on another "
+        f"{found.units} units had been computed before, with older sources and on another "
         f"computer; {found.units - total} came out the same to nine digits (times aside)"
         + (f" and {total} did not: {named}. {WHY}" if total else ".")
     )
