@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
-from bhclust import Tree
+from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, Tree, posterior
+from bhclust._fixed_tree import evaluate
 from bhclust.agglomerate import score_tree
 from bhclust.mixing import Constant, Rose
 from bhclust.models import Bernoulli
@@ -281,11 +283,13 @@ def test_linkage_with_ties_to_the_first_pair_is_the_usual_one_without_ties(metho
     assert sets[0] == sets[1]
 
 
-def test_turned_rows_keep_their_distances():
+def test_turned_rows_keep_their_distances(monkeypatch):
     import beyond
     from scipy.spatial.distance import pdist
 
     X = np.random.default_rng(0).normal(size=(7, 30))
+    assert beyond.turned(X) is X  # a small table stays as it is
+    monkeypatch.setattr(beyond, "FEW_COLUMNS", 0)
     found = beyond.turned(X)
     assert found.shape == (7, 7)
     assert pdist(found) == pytest.approx(pdist(X))
@@ -373,3 +377,132 @@ def test_a_script_runs_without_the_data(monkeypatch, tmp_path, runner):
     content = json.loads((tmp_path / "rose_figure_1_8.json").read_text("utf-8"))
     assert content["stand_in"]
     assert content["quick"]
+
+
+@pytest.fixture(scope="module")
+def holed():
+    """A table of 0/1 with structure, and the same with holes."""
+    rng = np.random.default_rng(3)
+    probability = rng.beta(0.5, 0.5, size=(3, 5))
+    X = (rng.random((24, 5)) < probability[np.repeat(np.arange(3), 8)]) * 1.0
+    return X, np.where(rng.random(X.shape) < 0.15, np.nan, X)
+
+
+@pytest.fixture(params=["constant", "dirichlet_process", "rose"])
+def learned(request, holed):
+    make = BayesianRoseTree if request.param == "rose" else BayesianHierarchicalClustering
+    return make("bernoulli", mixing=request.param, learn=True, strategy="greedy").fit(holed[1])
+
+
+def test_the_prediction_on_a_fitted_tree_is_the_librarys(learned, holed):
+    from averaging import log_predictive
+
+    X, holes = holed
+    expected = learned.heldout_log_likelihood(X)
+    assert log_predictive(learned, holes, X) == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_region_has_the_curvature_of_the_expected_log_likelihood(learned, holed):
+    from averaging import Region
+
+    region = Region(learned, holed[1])
+    weights = np.exp(posterior.log_node_weights(learned.tree_))
+
+    def expected(at):  # the weights of the nodes held, with each count's own prior
+        log_f = Bernoulli(*np.exp(at)).log_marginal(learned.tree_.stats)
+        return float(weights @ log_f) - 0.5 * float(np.square(at - region.centre).sum())
+
+    step = 1e-3
+    for j in range(5):
+        hessian = np.empty((2, 2))
+        for k in range(2):
+            for m in range(2):
+                value = 0.0
+                for one in (1, -1):
+                    for other in (1, -1):
+                        at = region.centre.copy()
+                        at[k, j] += one * step
+                        at[m, j] += other * step
+                        value += one * other * expected(at)
+                hessian[k, m] = -value / (4 * step**2)
+        # Where the likelihood alone is not concave its part is left out; here it is concave or is
+        # cut off, and then the region is the narrower one.
+        covariance = region.roots[j] @ region.roots[j].T
+        values, axes = np.linalg.eigh(hessian - np.eye(2))
+        kept = (axes * (np.maximum(values, 0.0) + 1.0)) @ axes.T
+        np.testing.assert_allclose(covariance, np.linalg.inv(kept), rtol=2e-3, atol=1e-4)
+
+
+def test_averages_over_a_region_of_no_width_are_the_prediction_itself(learned, holed, monkeypatch):
+    import averaging
+
+    X, holes = holed
+    monkeypatch.setattr(
+        averaging.Region, "_roots", lambda self: np.zeros((self.centre.shape[1], 2, 2))
+    )
+    found = averaging.averaged(learned, holes, X)
+    expected = learned.heldout_log_likelihood(X)
+    for way in ("hyperparameters", "probabilities", "weighted"):
+        assert found[way] == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_weighted_average_is_that_of_another_sample(learned, holed, monkeypatch):
+    """Points from a wider normal, weighted, have the same average: it is the posterior's."""
+    import averaging
+
+    X, holes = holed
+    monkeypatch.setattr(averaging, "N_POINTS", 6000)
+    found = averaging.averaged(learned, holes, X)
+    assert found["effective points"] > 30
+    region, full = averaging.Region(learned, holes), averaging.on_tree(learned, X)
+    region.roots = 1.3 * region.roots
+    rng = np.random.default_rng(8)
+    known, both = [], []
+    for _ in range(6000):
+        at, density = region.draw(rng)
+        model = Bernoulli(*np.exp(at))
+        parts = [
+            evaluate(tree, model, learned.mixing_, "evidence").value for tree in (region.tree, full)
+        ]
+        weight = region.log_prior(at) - density
+        known.append(parts[0] + weight)
+        both.append(parts[1] + weight)
+    other = float(logsumexp(both) - logsumexp(known))
+    assert found["weighted"] == pytest.approx(other, abs=0.5)
+
+
+def test_older_units_are_named_and_a_page_of_one_source_says_so(monkeypatch):
+    import page_versions
+
+    monkeypatch.setattr(page_versions, "checks", dict)
+    one = {"versions": [{"source": "a", "units": 3, "numpy": "2"}]}
+    text = page_versions.version_part({"x": one, "y": one})
+    assert "All 6 units of work on this page" in text
+    assert "| x" not in text
+    two = {"versions": [{"source": "b", "units": 1, "numpy": "2"}]}
+    text = page_versions.version_part({"x": one, "y": two})
+    assert "3 of 4 units" in text
+    assert "| `y` | b | 1 | not checked |" in text
+    noted = {"versions": {"source": "a"}, "units": {"1": 0.0, "2": 0.5, "3": float("inf")}}
+    assert page_versions.checked(noted) == (
+        "3 units again with a: 1 the same, 1 off by a factor of up to 1 ± 5.0e-01, "
+        "1 with other entries"
+    )
+
+
+def test_units_of_an_older_source_are_compared_with_those_that_replaced_them(tmp_path):
+    import page_versions
+
+    lines = [
+        {"unit": {"draw": draw}, "result": result, "versions": {"source": source}}
+        for source, results in (
+            ("old", ({"a": 1.0, "seconds": 1}, {"a": 1.0}, {"a": 1.0})),
+            ("new", ({"a": 1.0, "b": 2, "seconds": 9}, {"a": 1.5})),
+        )
+        for draw, result in enumerate(results)
+    ]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    found = page_versions.reruns(["x", "absent"], "new", tmp_path)
+    assert found == (2, {"x": ["1"]})
+    assert "2 units had been computed before" in page_versions.rerun_note(found)
+    assert "1 did not: `x` 1." in page_versions.rerun_note(found)

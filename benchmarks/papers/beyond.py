@@ -6,9 +6,9 @@ themselves. Linkage (SciPy) and genieclust cannot: they are given the true numbe
 scikit-learn's BayesianGaussianMixture may use up to 50 components; HDBSCAN has its defaults (its
 tree is the single linkage of mutual reachability). The others see numbers: reals standardised,
 counts as twice their root, categories one-hot over √2, missing entries at the column's mean; with
-several kinds of columns, all scaled to variance 1. Where that has more columns than rows, all but
-the mixture get the rows turned into as many dimensions as there are rows: every distance is the
-same, and a fit on thousands of words ends.
+several kinds of columns, all scaled to variance 1. Where that has more than a thousand columns, and
+more than rows, all but the mixture get the rows turned into as many dimensions as there are rows:
+every distance is the same but for rounding, and a fit on thousands of words ends.
 
 Each fit runs in a process of its own and is stopped after a limit of processor time; a stop or an
 error is recorded as such. Times are processor seconds of the fit, one thread.
@@ -54,6 +54,7 @@ METHODS = (*OURS, *LINKAGES, *FLAT)
 # Processor seconds of a fit, and bytes. The clock's limit only guards against a process that hangs.
 TIME_LIMIT, MEMORY_LIMIT = 600, 9 * 2**30
 CLOCK_LIMIT = 8 * TIME_LIMIT
+FEW_COLUMNS = 1000
 # What takes long comes last: with large tables a method goes through all of them before the next.
 LARGE_ORDER = (
     "BHC",
@@ -148,10 +149,11 @@ def turned(features: np.ndarray) -> np.ndarray:
     """Return rows of at most as many columns with the same distances between them.
 
     They are the rows of a pivoted Cholesky factor of all inner products, which words that occur in
-    few rows make cheap.
+    few rows make cheap. A table that is small enough stays as it is: turned rows of 0 and 1 would
+    have their many equal distances told apart by rounding.
     """
     n, d = features.shape
-    if d <= n:
+    if d <= max(n, FEW_COLUMNS):
         return features
     rows = csr_array(features)
     products = (rows @ rows.T).toarray()

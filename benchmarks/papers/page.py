@@ -152,6 +152,9 @@ def bhc_figure_6(found: dict[str, Any]) -> str:
                 ]
             )
     bhc, average = found["trees"]["BHC"], found["trees"]["average linkage"]
+    halves = bhc["smaller half of each draw"]
+    equal = halves[0] == min(found["paper"]["BHC"]["halves"])
+    chance = " (that the first draw's halves are, is chance: see the others)" if equal else ""
     return section(
         "Figure 6: newsgroups, the top of the tree",
         "bhc_figure_6",
@@ -169,7 +172,8 @@ def bhc_figure_6(found: dict[str, Any]) -> str:
             f"{', '.join(map(str, bhc['smaller half of each draw']))}; average linkage "
             f"{', '.join(map(str, average['smaller half of each draw']))}. Purity "
             f"{cell(*bhc['purity'])} and {cell(*average['purity'])}. The paper's halves are sports "
-            "against cars and space; the articles are others, so no size is to be the same."
+            "against cars and space, and so are these; the articles are others, so no size is to "
+            f"be the same{chance}."
         ),
         "![Top of the trees](results/papers/bhc_figure_6.png)\n",
     )

@@ -17,9 +17,12 @@ SCALED = "MNIST, scaled"
 
 
 def read(name: str) -> dict[str, Any] | None:
-    """Return a result, or None if it was not run."""
-    path = ROOT / "docs" / "results" / f"{name}.json"
-    return json.loads(path.read_text("utf-8")) if path.exists() else None
+    """Return a result, or None if it was not run; those of readings are with the other papers'."""
+    folder = ROOT / "docs" / "results"
+    for path in (folder / f"{name}.json", folder / "papers" / f"{name}.json"):
+        if path.exists():
+            return json.loads(path.read_text("utf-8"))
+    return None
 
 
 def coalescent_figure2(found: dict[str, Any]) -> str:
@@ -35,12 +38,43 @@ def coalescent_figure2(found: dict[str, Any]) -> str:
             f"panels ({found['runs']} data sets a setting; the paper 100). The values of the "
             "paper's "
             "figure cannot be read off the text at hand; its order is SMC-PostPost, SMC-PriorPost, "
-            "SMC-PriorPrior, Greedy-Rate1, and it holds. The race sampler is not in the paper. "
-            "[All panels](results/coalescent_figure2.md)."
+            f"SMC-PriorPrior, Greedy-Rate1, and it {order_holds(order)}. The race sampler is not "
+            f"in the paper. {trends(found)} [All panels](results/coalescent_figure2.md)."
         ),
         table(["method", "log predictive probability"], rows),
         "![Figure 2](results/coalescent_figure2.png)\n",
     )
+
+
+def order_holds(order: list[str]) -> str:
+    """Return whether the paper's order of its samplers is the one of the means here."""
+    paper = ["smc-postpost", "smc-priorpost", "smc-priorprior", "greedy-rate1"]
+    return "holds" if [m for m in order if m in paper] == paper else "does not hold"
+
+
+def trends(found: dict[str, Any]) -> str:
+    """Return how the predictions change along the panels of which the paper says something."""
+    parts = []
+    prior, greedy = "smc-priorprior", "greedy-rate1"
+    for panel, said, most, least in (
+        ("dimensions", "more dimensions help all, Greedy-Rate1 most", greedy, ""),
+        ("observations", "with more observations all get better, SMC-PriorPrior less", "", prior),
+        ("samples", "with more samples all SMC algorithms get better", "", ""),
+    ):
+        steps = list(found["mean_and_standard_error"][panel].items())
+        (low, first), (high, last) = steps[0], steps[-1]
+        left_out = {"smc-race", greedy} if panel == "samples" else {"smc-race"}
+        gains = {m: last[m][0] - first[m][0] for m in first if m not in left_out}
+        smc = {m: gain for m, gain in gains.items() if m != greedy}
+        holds = (
+            min(gains.values()) > 0
+            and most in ("", max(gains, key=lambda m, g=gains: g[m]))
+            and least in ("", min(smc, key=lambda m, g=smc: g[m]))
+        )
+        told = ", ".join(f"{m} {gain:+.2f}" for m, gain in gains.items())
+        word = "holds" if holds else "**does not hold**"
+        parts.append(f"“{said}” {word} (from {low} to {high}: {told})")
+    return f"Of what else it says of the panels, {'; '.join(parts)}."
 
 
 def coalescent_table1(found: dict[str, Any]) -> str:
@@ -81,6 +115,12 @@ def coalescent_table1(found: dict[str, Any]) -> str:
             f"The paper says that Greedy-Rate1 is the best but for purity on Spambase. {order}"
         ),
         paragraph(scaled_note(found)),
+        paragraph(
+            "*Settings*: Greedy-Rate1 learns a full covariance of the images' dimensions with an "
+            "inverse Wishart prior, as the paper does, and the rates of the e-mails' columns. The "
+            "default is a variance of each dimension (below). Seven settings of covariance and "
+            "learning were looked at on six draws before. Everything else is the default."
+        ),
     )
 
 
@@ -101,7 +141,93 @@ def scaled_note(found: dict[str, Any]) -> str:
             f"{mean_and_error(other)[0]:.3f} in purity, the paper's {printed}. So its components "
             "were probably scaled. We tried this after seeing that difference, with linkage alone. "
         )
-    return text + "The priors of its BHC are not given; ours are the defaults."
+    return text + (
+        "The priors of its BHC are not given; ours are the defaults. The paper adds that updates "
+        f"of the hyperparameters improve the performance; {learning_helps(found)}."
+    )
+
+
+def learning_helps(found: dict[str, Any]) -> str:
+    """Return in how many cases learning makes Greedy-Rate1's tree better."""
+    pairs = [
+        (mean_and_error(part["scores"]["Greedy-Rate1"][score])[0],
+         mean_and_error(part["scores"]["Greedy-Rate1, simpler"][score])[0])
+        for name, part in found["results"].items()
+        if name != SCALED  # the learned covariance undoes the scale
+        for score in part["scores"]["Greedy-Rate1"]
+    ]  # fmt: skip
+    return (
+        "here learning the covariance or the rates makes Greedy-Rate1 better than one variance "
+        "for all dimensions, or rates as they start, in "
+        f"{sum(one > other for one, other in pairs)} of {len(pairs)} cases (MNIST as it comes and "
+        "Spambase, three scores each)"
+    )
+
+
+def readings(found: dict[str, Any]) -> str:
+    """Return the scores of MNIST by other numbers of images and dimensions."""
+    short = {"average linkage": "average", "BHC": "BHC", "Greedy-Rate1": "Rate1"}
+    scores = list(found["paper"])
+    rows = [
+        ["*the paper*", *(" / ".join(f"{v:.3f}" for v in found["paper"][s]) for s in scores), ""]
+    ]
+    counts: dict[str, int] = {}
+    best: list[str] = []
+    for part in found["readings"]:
+        cells = [
+            " / ".join(
+                f"{value:.3f}{'' if ok else ' ✗'}"
+                for (value, _), ok in zip(row.values(), part["within"][score], strict=True)
+            )
+            for score, row in part["cells"].items()
+        ]
+        counts[part["reading"]] = sum(map(sum, part["within"].values()))
+        rows.append([part["reading"], *cells, f"{counts[part['reading']]} of 9"])
+        if all(max(row, key=lambda m, row=row: row[m][0]) == "Greedy-Rate1"
+               for score, row in part["cells"].items() if score != "purity"):  # fmt: skip
+            best.append(part["reading"])
+    errors = [
+        v[1] for part in found["readings"] for r in part["cells"].values() for v in r.values()
+    ]
+    first = found["readings"][0]
+    most = max(counts.values())
+    tops = [name for name, count in counts.items() if count == most]
+    by_name = {part["reading"]: part["cells"] for part in found["readings"]}
+    more, fewer = by_name["25 images"], by_name["10 images"]
+    rate, loo, paper = "Greedy-Rate1", "leave-one-out", found["paper"]
+    header = ["MNIST", *(f"{s}: {' / '.join(short.values())}" for s in scores), "within"]
+    text = (
+        "How many images and dimensions the paper took, and how it reduced them, is lost in the "
+        "text at hand. Each reading was measured like the table "
+        f"({found['draws']} draws, other ones; standard errors {min(errors):.3f} to "
+        f"{max(errors):.3f}); ✗ is more than two standard errors off to either side. They were "
+        "looked at with the paper's values in hand, and none is used above. **No reading has all "
+        f"nine values**: the most, {most}, with {' and with '.join(f'“{t}”' for t in tops)}. The "
+        "subtree score and the leave-one-out accuracy rise with the number of images of a digit "
+        f"({rate} from {fewer['subtree'][rate][0]:.3f} and {fewer[loo][rate][0]:.3f} with 10 to "
+        f"{more['subtree'][rate][0]:.3f} and {more[loo][rate][0]:.3f} with 25), and the paper's "
+        f"{paper['subtree'][2]:.3f} asks for 25 where its {paper[loo][2]:.3f} asks for 20. Neither "
+        "the number of dimensions, nor the axes of all images, nor another covariance in "
+        "Greedy-Rate1 brings the two together. So its "
+        f"subtree score of {paper['subtree'][2]:.3f} against "
+        f"{first['cells']['subtree'][rate][0]:.3f}, and average linkage's of "
+        f"{paper['subtree'][0]:.3f} against {first['cells']['subtree']['average linkage'][0]:.3f} "
+        "on scaled dimensions, **remain unexplained**; the paper's rule for leaving one out, which "
+        "is lost too, may be another than ours. That Greedy-Rate1 has the highest "
+        f"subtree score and accuracy of the three holds under {len(best)} of "
+        f"{len(found['readings'])} readings"
+        + (
+            f" (not: {'; '.join(n for n in counts if n not in best)})."
+            if len(best) < len(found["readings"])
+            else "."
+        )
+    )
+    return section(
+        "Table 1 under other readings of MNIST",
+        "coalescent_table1_readings",
+        paragraph(text),
+        table(header, rows),
+    )
 
 
 def printed_of(found: dict[str, Any]) -> dict[str, Any]:
@@ -182,6 +308,9 @@ def coalescent_wals(found: dict[str, Any]) -> str:
         > max(mean_and_error(v)[0] for m, v in part["accuracy"].items() if m != best)
         for part in restored.values()
     )
+    genera = clades(found["indo_european"]["newick"])
+    whole = genera.split(" are subtrees")[0]
+    told_apart = "Germanic" in whole or "Romance" in whole
     return section(
         "Figure 3 and the language trees",
         "coalescent_wals",
@@ -189,9 +318,12 @@ def coalescent_wals(found: dict[str, Any]) -> str:
             "The paper had 2,150 languages × 139 binary features in an extract that is not at "
             "hand; here "
             "are the 142 features of the same edition with all their values, so no number is "
-            "comparable, only orders are. *Figure 3(a)*: in the Indo-European tree "
-            f"{clades(found['indo_european']['newick'])} The paper's "
-            "tells Germanic and Romance apart, with a few errors in Iranian and Greek. *Scores*: "
+            "comparable, only orders are. *Figure 3(a)*: the paper takes the Indo-European "
+            "languages with at most 30 features unknown, 48 of them; that fits these data only as "
+            f"30 known or more, which are {found['indo_european']['languages']}. In their tree "
+            f"{genera} The paper's tells Germanic and Romance apart"
+            f"{', as this one does' if told_apart else ''}, and has a few errors in Iranian and "
+            "Greek. *Scores*: "
             "the paper says that Greedy-Rate1 outperforms the other trees; "
             f"here it does in {rate1_wins(found['language_scores'])} cases on the 400 best known "
             f"languages, and in {rate1_wins(found['indo_european'])} on the 45 Indo-European ones."
@@ -253,6 +385,7 @@ def coalescent_nips(found: dict[str, Any]) -> str:
 PARTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "coalescent_figure2": coalescent_figure2,
     "coalescent_table1": coalescent_table1,
+    "coalescent_table1_readings": readings,
     "coalescent_wals": coalescent_wals,
     "coalescent_nips": coalescent_nips,
 }

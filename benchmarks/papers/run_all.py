@@ -28,6 +28,7 @@ SCRIPTS = (
     "rose_figure_1_9",
     "coalescent_figure2",
     "coalescent_table1",
+    "coalescent_table1_readings",
     "coalescent_wals",
     "coalescent_nips",
     "beyond",
