@@ -115,7 +115,7 @@ def recorded_searches() -> Iterator[list[Any]]:
 
 def in_processes(function: Any, cases: Sequence[Any]) -> list[Any]:
     """Call a function once a case, some at a time: what is compiled is on disk for all then."""
-    n_jobs = max(1, min(len(cases), cpu_count() // 2))
+    n_jobs = max(1, min(len(cases), cpu_count()))
     return list(Parallel(n_jobs=n_jobs)(delayed(function)(*case) for case in cases))
 
 

@@ -138,21 +138,42 @@ def _distances(rows: FloatArray) -> FloatArray:
 
 @compiled_fast_inside
 def _nearest(  # type: ignore[no-untyped-def]
-    centre: Any, squares: Any, weight: Any, spread: Any, live: Any, n_live: int, i: int, ward: bool
+    centre: Any,
+    squares: Any,
+    weight: Any,
+    spread: Any,
+    live: Any,
+    n_live: int,
+    i: int,
+    before: int,
+    ward: bool,
 ):
-    """Return the position in ``live`` of the cluster nearest to i, and its distance.
+    """Return the position in ``live`` of the cluster nearest to i.
 
-    Ties go to the position met first.
+    Ties go to the one that came before in the chain, or it would run in circles; then to the
+    position met first. What it takes is written out: a call for each pair costs several times the
+    work.
     """
+    matrix = len(squares) > 0
     best, nearest = np.inf, -1
     for place in range(n_live):
         j = live[place]
         if j == i:
             continue
-        distance = _gap(centre, squares, weight, spread, i, j, ward)
-        if distance < best:
+        if matrix:
+            apart = squares[i, j]
+        else:
+            apart = 0.0
+            for feature in range(centre.shape[1]):
+                gap = centre[i, feature] - centre[j, feature]
+                apart += gap * gap
+        if ward:
+            distance = apart * (weight[i] * weight[j] / (weight[i] + weight[j]))
+        else:
+            distance = apart + spread[i] + spread[j]
+        if distance < best or (distance == best and j == before):
             best, nearest = distance, place
-    return nearest, best
+    return nearest
 
 
 @compiled
@@ -176,17 +197,10 @@ def _chain(rows: Any, squares: Any, row_weight: Any, ward: bool):  # type: ignor
             length = 1
         while True:
             tip = chain[length - 1]
-            place, distance = _nearest(centre, squares, weight, spread, live, n_live, tip, ward)
+            before = chain[length - 2] if length > 1 else -1
+            place = _nearest(centre, squares, weight, spread, live, n_live, tip, before, ward)
             following = live[place]
-            if length > 1:
-                before = chain[length - 2]
-                # On a tie the chain turns back, or it would run in circles.
-                if (
-                    following == before
-                    or _gap(centre, squares, weight, spread, tip, before, ward) <= distance
-                ):
-                    following = before
-            if length > 1 and following == chain[length - 2]:
+            if following == before:
                 break
             chain[length] = following
             length += 1
@@ -194,7 +208,7 @@ def _chain(rows: Any, squares: Any, row_weight: Any, ward: bool):  # type: ignor
         keep, gone = min(tip, following), max(tip, following)
         left[step], right[step] = node[keep], node[gone]
         total = weight[keep] + weight[gone]
-        between = _gap(centre, squares, weight, spread, keep, gone, True)
+        between = _gap(centre, squares, weight, keep, gone)
         spread[keep] = (weight[keep] * spread[keep] + weight[gone] * spread[gone] + between) / total
         share = weight[gone] / total
         if len(squares):
@@ -215,9 +229,9 @@ def _chain(rows: Any, squares: Any, row_weight: Any, ward: bool):  # type: ignor
 
 @compiled_fast_inside
 def _gap(  # type: ignore[no-untyped-def]
-    centre: Any, squares: Any, weight: Any, spread: Any, i: int, j: int, ward: bool
+    centre: Any, squares: Any, weight: Any, i: int, j: int
 ):
-    """Return the distance of two clusters."""
+    """Return by how much the squares within grow when two clusters are merged."""
     if len(squares):
         apart = squares[i, j]
     else:
@@ -225,9 +239,7 @@ def _gap(  # type: ignore[no-untyped-def]
         for feature in range(centre.shape[1]):
             gap = centre[i, feature] - centre[j, feature]
             apart += gap * gap
-    if ward:
-        return apart * (weight[i] * weight[j] / (weight[i] + weight[j]))
-    return apart + spread[i] + spread[j]
+    return apart * (weight[i] * weight[j] / (weight[i] + weight[j]))
 
 
 @compiled_inside
