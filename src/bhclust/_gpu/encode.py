@@ -211,7 +211,7 @@ def _packing(sizes: npt.NDArray[np.int64]) -> tuple[Packing, int, int]:
     Among the groupings whose table fits with all its copies, the shortest codes win, then the
     fewest groups; for wide tables, the smallest table without copies.
     """
-    found = []
+    found: list[tuple[Any, int, tuple[Packing, int, int]]] = []
     for bits, largest in _GROUPS:
         packing = Packing(sizes, largest=largest)
         if packing.table.shape[1] <= largest:
@@ -257,16 +257,18 @@ def _categorical(model: Any, rows: Rows) -> EncodedPart:
     total = np.add.reduceat(alpha, start[:-1])
     table, total_table = log_gamma_table(alpha), log_gamma_table(total)
     n_values, d = len(alpha), len(sizes)
+    level = level_start[columns] + digit_of
+    where = [packing.group[columns], _places(packing)[columns]]
     facts = _value_facts(
         [alpha, total[columns]],
-        [start[columns], start[columns + 1], columns, level_start[columns] + digit_of]
-        + [packing.group[columns], _places(packing)[columns]],
+        [start[columns], start[columns + 1], columns, level, *where],
         digits,
     )
     focus = n_values + d + 2 + int(level_start[-1]) + 1 + n_groups * width * copies
     kind = f"Categorical<{n_words if n_words <= _MOST_WORDS else 0}, {bits}, {copies}>"
     part = EncodedPart(kind, focus, 0, 4 * n_words, 4 * n_values, facts)
-    part.inner = inner_of_levels(levels, alpha, sizes, packing.n_groups, complete=complete)
+    if rows.clusters is None:  # leaves of a search
+        part.inner = inner_of_levels(levels, alpha, sizes, packing.n_groups, complete=complete)
     fields = [
         len(facts),
         n_values,

@@ -212,7 +212,7 @@ class DeviceSearch:
             program.launch(kernel, self._device.n_blocks, layout.shared_bytes, (row, stop))
 
     def _inners(self) -> list[Inner]:
-        """Return how gains of leaves are inner products, or nothing if they are not or do not pay."""
+        """Return how gains of leaves are inner products; nothing where that does not pay."""
         inners = [part.inner for part in self._parts if part.inner is not None]
         for part in self._parts:
             part.inner = None  # it holds a table of its own
@@ -291,7 +291,8 @@ class DeviceSearch:
             for region in (self._leaves, self._clusters)
             for name in _CLUSTER_FIELDS
         ]
-        found = [self._position_of, self._merges, self._log_f, self._told, self._n_told, self._row_best]
+        found = [self._position_of, self._merges, self._log_f]
+        found += [self._told, self._n_told, self._row_best]
         return record_words(
             self._device,
             self._parts,
