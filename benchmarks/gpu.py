@@ -159,6 +159,7 @@ def run_tree(name: str, kind: str, d: int, n: int, rose: bool, bandwidth: float)
         "total": total,
         "microseconds_a_merge": found.seconds_merges / n * 1e6,
         "rescans": found.n_rescans,
+        "passes": found.n_passes,
         "pairs": found.n_pairs,
         "memory": memory,
         "bytes_read": found.bytes_read,
@@ -367,23 +368,30 @@ def table(rows: list[dict[str, Any]], columns: dict[str, str]) -> str:
 
 def write_markdown(results: dict[str, Any], path: Path) -> None:
     """Write the tables for readers."""
-    trees = [
-        row
-        | {
-            "kind": row["model"] + (", rose tree" if row["rose"] else ""),
-            "gigabytes": row["memory"] / 1e9,
-            "percent": 100 * row["bandwidth_share"],
-        }
-        for row in results.get("trees", [])
-    ]
+    trees = []
+    for row in results.get("trees", []):
+        all_pairs = row["rows"] * (row["rows"] - 1) / 2
+        scored = (row["pairs"] - all_pairs) / all_pairs  # the first pairs aside
+        trees.append(
+            row
+            | {
+                "kind": row["model"] + (", rose tree" if row["rose"] else ""),
+                "gigabytes": row["memory"] / 1e9,
+                "scored": 100 * scored,
+                "percent": 100 * row["bandwidth_share"],
+                "percent_of_passes": 100 * row["bandwidth_share"] / scored,
+            }
+        )
     bandwidth = results.get("copy_bandwidth", np.nan) / 1e12
     text = f"""# Trees on a graphics processor
 
 {results.get("device", "No card yet")}; a plain copy moves {bandwidth:.2f} TB/s, read and
 written (the last run). Made by `benchmarks/gpu.py`; the figures are in `gpu.json`. Seconds;
+"pairs scored" is what the merges score, where a pass over all live clusters a merge is 100 %;
 "share" is the part of the copy bandwidth measured in the same run that the merges reach,
-counting the bytes that they
-must read; "processor" is the compiled engine in one thread on the same machine. {
+counting the bytes that they read, and "share at a pass a merge" what a search would have to reach
+that takes as long and reads all live clusters once a merge; "processor" is the compiled engine in
+one thread on the same machine. {
         results.get("notes", "")
     }
 
@@ -402,7 +410,9 @@ must read; "processor" is the compiled engine in one thread on the same machine.
                 "microseconds_a_merge": "µs a merge",
                 "rescans": "rescans",
                 "gigabytes": "GB on the card",
+                "scored": "pairs scored, %",
                 "percent": "share, %",
+                "percent_of_passes": "share at a pass a merge, %",
                 "processor": "processor",
                 "same_tree": "same tree",
             },
@@ -469,7 +479,7 @@ tree; the difference is the largest of value and gradient, relative to the large
 ## Passes over the live clusters
 
 Counted with the simulated kernels, so without a card, on the tables of the first section. A merge
-takes one pass, and a cluster that looks for a new partner takes one (up to four share it). A
+takes one pass at most, and a cluster that looks for a new partner takes one (up to four share it). A
 cluster that lost its partner is bounded by the best score of its other partners; only the engine
 for the processor bounds it in rose trees by the score of the lost one. The last column says how
 many merges take the cluster that the merge before them made.

@@ -7,12 +7,14 @@ import pytest
 
 from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, posterior
 from bhclust._gpu import search as search_module
+from bhclust._gpu.encode import Rows
+from bhclust._gpu.products import products_of
 from bhclust._gpu.search import DeviceSearch
 from bhclust._validation import BhclustError
 from bhclust.agglomerate import agglomerate, assemble
 from bhclust.frontier import Frontier, odds_scores, ratio_scores
 from bhclust.mixing import Constant, DirichletProcess, Rose
-from bhclust.models import Bernoulli, Categorical, DiagonalGaussian, Poisson
+from bhclust.models import Bernoulli, Categorical, DiagonalGaussian, Mixed, Poisson
 from tests.gpu.simulated import COMPILER, SimulatedDevice, simulated_device
 from tests.zoo import ADDITIVE_MODELS, ADDITIVE_MODELS_AND_HOLES, make_case
 
@@ -190,6 +192,112 @@ def test_first_pairs_leave_the_second_best_score_as_a_bound(name, method, monkey
     for column, field in enumerate(("score", "rest_score")):
         found = device.get(search._leaves[field])
         np.testing.assert_allclose(found, expected[:, column], rtol=0, atol=2.0**-29)
+
+
+def discrete_cases(n=500):
+    """Return tables of 0/1, of categories, with holes, and of both kinds, in two large groups."""
+    rng = np.random.default_rng(3)
+    label = rng.integers(2, size=n)
+    rate = np.array([0.15, 0.8])[(label[:, None] + np.arange(20)) % 2]
+    binary = (rng.random((n, 20)) < rate) * 1.0
+    words = rng.integers(0, 4, size=(n, 6)) * 1.0
+    codes = np.where(rng.random((n, 6)) < 0.75, label[:, None] + 1.0, words)
+    holes = np.where(rng.random((n, 6)) < 0.1, np.nan, codes)
+    mixed = Mixed([(Bernoulli(), list(range(20))), (Categorical(), list(range(20, 26)))])
+    return {
+        "binary": (Bernoulli(), binary),
+        "unequal prior": (Bernoulli(a=np.linspace(0.2, 3, 20), b=0.7), binary),
+        "categories": (Categorical(), codes),
+        "holes": (Categorical(), holes),
+        "0/1 with holes": (Bernoulli(), np.where(rng.random((n, 20)) < 0.1, np.nan, binary)),
+        "mixed": (mixed, np.hstack([binary, holes])),
+    }
+
+
+def wide_device():
+    """Return a device whose blocks tell a list of leaves that is worth a run."""
+    device = SimulatedDevice()
+    device.n_blocks, device.n_threads = 8, 64
+    return device
+
+
+@pytest.mark.parametrize("method", ["BHC-DP", "BHC-γ"])
+@pytest.mark.parametrize("case", discrete_cases(5))
+def test_runs_save_passes_and_change_nothing(case, method):
+    model, X = discrete_cases()[case]
+    resolved = model.resolve(X)
+    found = assert_same_tree(resolved, resolved.suffstats(X), *METHODS[method], wide_device())
+    assert found.n_passes < 0.9 * (len(X) - 1)
+    # Each pass is counted once, with all that live then.
+    assert found.n_pairs < len(X) * (len(X) - 1)
+
+
+def test_runs_of_duplicates_and_ties():
+    rng = np.random.default_rng(5)
+    distinct = (rng.random((12, 9)) < 0.4) * 1.0
+    for rows in (rng.integers(12, size=300), np.repeat(np.arange(12), 25), np.zeros(90, dtype=int)):
+        model = Bernoulli().resolve(distinct[rows])
+        stats = model.suffstats(distinct[rows])
+        assert_same_tree(model, stats, DirichletProcess(0.6), False, wide_device())
+
+
+def test_what_a_leaf_gains_from_another_is_bounded_by_the_levels_that_rise():
+    # The bound of a run, for all leaves that there can be, from the densities themselves.
+    rng = np.random.default_rng(9)
+    X = (rng.random((30, 5)) < 0.7) * 1.0
+    model = Bernoulli(a=0.3, b=1.1).resolve(X)
+    every = np.array(np.meshgrid(*[[0.0, 1.0, np.nan]] * 5)).reshape(5, -1).T
+    cluster = model.suffstats(X).sum(axis=0, keepdims=True)
+    for x in every[::17]:
+        grown = cluster + model.suffstats(x[None])
+        gains = model.log_predictive(grown, every) - model.log_predictive(cluster, every)
+        rise = 0.0
+        for j in np.flatnonzero(~np.isnan(x)):
+            one = np.full((2, 5), np.nan)
+            one[:, j] = [0.0, 1.0]
+            change = model.log_predictive(grown, one) - model.log_predictive(cluster, one)
+            rise += np.maximum(change, 0.0).sum()
+        np.testing.assert_allclose(gains.max(), rise, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", discrete_cases(5))
+def test_gains_of_leaves_are_inner_products(case):
+    model, X = discrete_cases(40)[case]
+    resolved = model.resolve(X)
+    stats = resolved.suffstats(X)
+    device = simulated_device()
+    parts = search_module.parts_of(resolved, Rows(device, stats, None, 24, 40))
+    products = products_of(device.arrays, 40, [part.inner for part in parts])
+    left, right, linear = (device.get(array) for array in products)
+    log_f = resolved.log_marginal(stats)
+    for i in range(40):
+        both = resolved.log_marginal(resolved.merge(stats[i : i + 1], stats))
+        gain = left[i] @ right.T + linear[i] + linear
+        np.testing.assert_allclose(gain, both - log_f[i] - log_f, atol=1e-10)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("case", ["binary", "holes"])
+def test_first_pairs_by_tiles_of_products_and_one_by_one(case, method, monkeypatch):
+    model, X = discrete_cases(90)[case]
+    resolved, n = model.resolve(X), 90
+    stats = resolved.suffstats(X)
+    found = []
+    monkeypatch.setattr(DeviceSearch, "_merge_all", lambda *arguments: None)
+    monkeypatch.setattr(search_module, "_TILE_ROWS", 16)
+    monkeypatch.setattr(search_module, "_TILE_COLUMNS", 24)
+    mixing, rose = METHODS[method]
+    for pays in (True, False):
+        monkeypatch.setattr(search_module, "pay", lambda inners, pays=pays: pays)
+        search = DeviceSearch(simulated_device(), resolved, stats, mixing, rose=rose)
+        search.run()
+        fields = ["partner", "score", "rest_score"]
+        fields += ["tiebreak", "needed", "rest_tiebreak"] if rose else []
+        found.append([search._device.get(search._leaves[field]) for field in fields])
+    assert (found[0][0][: n - 1] >= 0).all()
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    for tiles, single in zip(found[0][1:], found[1][1:], strict=True):
+        np.testing.assert_allclose(tiles, single, rtol=1e-9, atol=2.0**-29)
 
 
 @pytest.mark.parametrize(("method", "most"), [("BHC-DP", 10), ("BRT", 60)])
