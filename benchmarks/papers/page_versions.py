@@ -13,10 +13,10 @@ from runner import RESULTS, key_of, largest_difference
 SAME = 1e-9
 NAMED = ("beyond",)  # where the page says which units those are
 WHY = (
-    "They are learned hyperparameters, Rate1 with missing entries, and tables of many equal "
-    "numbers, where rounding, which another computer or another order of a sum changes, decides "
-    "between nearly equal choices: Rate1 on WALS, the largest of these differences, has the "
-    "present values on the present computer with the older source too."
+    "The reason was tested for Rate1 on WALS only, which has the largest of these differences: on "
+    "the present computer the older source too has the present values, so the computer makes that "
+    "difference. For the others it was not tested: rounding that decides between nearly equal "
+    "choices is a possible reason, a change of the source or of the scripts another."
 )
 
 
@@ -64,19 +64,32 @@ class Reruns(NamedTuple):
     other: dict[str, list[str]]
 
 
+def kept(name: str, folder: Path = RESULTS / "units") -> list[list[dict[str, Any]]]:
+    """Return what is kept of each unit of a result, the oldest record first."""
+    path = folder / f"{name}.jsonl"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    found: dict[str, list[dict[str, Any]]] = {}
+    for record in map(json.loads, lines):
+        found.setdefault(key_of(record["unit"]), []).append(record)
+    return list(found.values())
+
+
 def reruns(names: Collection[str], source: str, folder: Path = RESULTS / "units") -> Reruns:
-    """Compare each unit of a source with what an older one had, if that is kept."""
+    """Compare each unit of a source with what the one before had, if that is kept.
+
+    What a later source has computed since is left aside.
+    """
     count = 0
     other: dict[str, list[str]] = {}
     for name in names:
-        path = folder / f"{name}.jsonl"
-        lines = path.read_text("utf-8").splitlines() if path.exists() else []
-        found: dict[str, list[Any]] = {}
-        for record in map(json.loads, lines):
-            found.setdefault(key_of(record["unit"]), []).append(record)
-        for *before, last in found.values():
-            older = [r for r in before if r["versions"]["source"] != source]
-            if not older or last["versions"]["source"] != source:
+        for records in kept(name, folder):
+            of_source = [r["versions"]["source"] == source for r in records]
+            if not any(of_source):
+                continue
+            place = len(records) - 1 - of_source[::-1].index(True)
+            last = records[place]
+            older = [r for r in records[:place] if r["versions"]["source"] != source]
+            if not older:
                 continue
             count += 1
             if shared_difference(older[-1]["result"], last["result"]) > SAME:
@@ -86,19 +99,52 @@ def reruns(names: Collection[str], source: str, folder: Path = RESULTS / "units"
     return Reruns(count, other)
 
 
-def rerun_note(found: Reruns) -> str:
-    """Return in words what came out otherwise when it was computed again."""
-    if not found.units:
-        return ""
+def outcome(found: Reruns) -> str:
+    """Return in words how many units came out the same, and which did not."""
     total = sum(map(len, found.other.values()))
     named = "; ".join(
         f"`{name}` {len(units)}" + (f" ({', '.join(units)})" if name in NAMED else "")
         for name, units in found.other.items()
     )
+    count = f"{found.units - total}" if total else f"all {found.units}"
+    return f"{count} came out the same to nine digits (times aside)" + (
+        f" and {total} did not: {named}." if total else "."
+    )
+
+
+def rerun_note(found: Reruns, source: str = "the present one") -> str:
+    """Return in words what came out otherwise when a source computed it again."""
+    if not found.units:
+        return ""
+    why = f" {WHY}" if found.other else ""
     return (
         f"{found.units} units had been computed before, with older sources and on another "
-        f"computer; {found.units - total} came out the same to nine digits (times aside)"
-        + (f" and {total} did not: {named}. {WHY}" if total else ".")
+        f"computer; with {source} {outcome(found)}{why}"
+    )
+
+
+def replaced(name: str, source: str, main: str) -> bool:
+    """Return whether a source came after the main one: its units replaced units of that."""
+    return any(
+        main in [r["versions"]["source"] for r in records[:-1]]
+        for records in kept(name)
+        if records[-1]["versions"]["source"] == source
+    )
+
+
+def later_note(name: str, version: dict[str, Any], main: str) -> str:
+    """Return in words which units a later source computed, and what differs from the main one."""
+    source = version["source"]
+    by_method: dict[str, set[str]] = {}
+    for records in kept(name):
+        method = records[-1]["unit"].get("method", "")
+        by_method.setdefault(method, set()).add(records[-1]["versions"]["source"])
+    methods = [method for method, sources in by_method.items() if method and sources == {source}]
+    all_of = f", all those of {' and '.join(methods)}," if methods else ""
+    return (
+        f"{version['units']} units of `{name}`{all_of} were computed again with a later source, "
+        f"`{source}`; the page shows these, times included. Beside what `{main}` had, "
+        f"{outcome(reruns([name], source))}"
     )
 
 
@@ -115,29 +161,40 @@ def version_part(results: dict[str, dict[str, Any]]) -> str:
     main = max(units, key=lambda source: units[source], default="")
     noted = checks()
     rows: list[list[str]] = []
+    later: list[str] = []
     for name, found in results.items():
         older = [v for v in versions_of(found) if v.get("source", "not noted") != main]
         for version in older or ([] if versions_of(found) else [{}]):
+            if version and replaced(name, version.get("source", "not noted"), main):
+                later.append(later_note(name, version, main))
+                continue
             count = version.get("part", version.get("units", "all"))
             told = checked(noted[name]) if name in noted else "not checked"
             rows.append([f"`{name}`", version.get("source", "not noted"), str(count), told])
+    if later:
+        later[-1] += " Nothing else was computed again with a later source."
     lines = "\n".join(f"* {text}" for text in sorted(packages))
-    if rows:
+    digits = f"`{main}` (the first digits of a hash over its Python files)"
+    if len(units) < 2:
         text = (
-            f"{units[main]} of {sum(units.values())} units of work were computed with one source "
-            f"of the library, `{main}` (the first digits of a hash over its Python files). The "
-            "others are of an older one; “checked” says what came out where some of them were "
-            "computed again (the same means to nine digits, times aside)."
+            f"All {sum(units.values())} units of work on this page were computed with one source "
+            f"of the library, {digits}."
         )
     else:
         text = (
-            f"All {sum(units.values())} units of work on this page were computed with one source "
-            f"of the library, `{main}` (the first digits of a hash over its Python files)."
+            f"{units[main]} of {sum(units.values())} units of work were computed with one source "
+            f"of the library, {digits}."
         )
+    if rows:
+        text += (
+            " Those in the table are of an older one; “checked” says what came out where some of "
+            "them were computed again (the same means to nine digits, times aside)."
+        )
+    note = rerun_note(reruns(results, main), f"`{main}`")
     return "\n".join(
         [
             "## Versions\n",
-            paragraph(f"{text} {rerun_note(reruns(results, main))}".strip()),
+            *[paragraph(part) for part in (text, *later, note) if part],
             *([table(["result", "source", "units", "checked"], rows)] if rows else []),
             f"The packages:\n\n{lines}\n",
         ]
