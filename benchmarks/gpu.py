@@ -391,9 +391,7 @@ written (the last run). Made by `benchmarks/gpu.py`; the figures are in `gpu.jso
 "share" is the part of the copy bandwidth measured in the same run that the merges reach,
 counting the bytes that they read, and "share at a pass a merge" what a search would have to reach
 that takes as long and reads all live clusters once a merge; "processor" is the compiled engine in
-one thread on the same machine. {
-        results.get("notes", "")
-    }
+one thread on the same machine. {results.get("notes", "")}
 
 ## Time and memory
 
@@ -479,8 +477,8 @@ tree; the difference is the largest of value and gradient, relative to the large
 ## Passes over the live clusters
 
 Counted with the simulated kernels, so without a card, on the tables of the first section. A merge
-takes one pass at most, and a cluster that looks for a new partner takes one (up to four share it). A
-cluster that lost its partner is bounded by the best score of its other partners; only the engine
+takes one pass at most, and a cluster that looks for a new partner takes one (up to four share
+it). A cluster that lost its partner is bounded by the best score of its other partners; only the engine
 for the processor bounds it in rose trees by the score of the lost one. The last column says how
 many merges take the cluster that the merge before them made.
 
