@@ -479,8 +479,8 @@ tree; the difference is the largest of value and gradient, relative to the large
 Counted with the simulated kernels, so without a card, on the tables of the first section. A merge
 takes one pass at most, and a cluster that looks for a new partner takes one (up to four share
 it). A cluster that lost its partner is bounded by the best score of its other partners; only the
-engine for the processor bounds it in rose trees by the score of the lost one. The last column says how
-many merges take the cluster that the merge before them made.
+engine for the processor bounds it in rose trees by the score of the lost one. The last column says
+how many merges take the cluster that the merge before them made.
 
 {
         table(
