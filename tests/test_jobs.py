@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
+from contextlib import suppress
 
 import joblib
 import numpy as np
@@ -12,6 +14,7 @@ from scipy.special import logsumexp
 
 from bhclust import BayesianHierarchicalClustering
 from bhclust.coalescent import Brownian, sample_chains, sample_trees
+from bhclust.strategies import Builder
 from tests.test_randomised import blocks
 
 
@@ -59,6 +62,22 @@ def test_the_backend_does_not_matter():
     np.testing.assert_array_equal(there.evidence_path_, here.evidence_path_)
     assert (np.diff(here.evidence_path_) >= 0).all()
     np.testing.assert_array_equal(chains_there.weights, chains_here.weights)
+
+
+def test_threads_do_not_share_what_a_builder_found(monkeypatch):
+    here = fit_with_restarts()
+    meeting, build = threading.Barrier(2), Builder.__call__
+
+    def build_and_wait(self, *arguments):
+        tree = build(self, *arguments)
+        with suppress(threading.BrokenBarrierError):
+            meeting.wait(timeout=2)  # until another start has built a tree, too
+        return tree
+
+    monkeypatch.setattr(Builder, "__call__", build_and_wait)
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        there = fit_with_restarts()
+    assert there.learning_info_ == here.learning_info_
 
 
 def tasks_run(client):

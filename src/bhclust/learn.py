@@ -7,6 +7,7 @@ Dirichlet process, ``log p(D | T)`` for the other mixing priors.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -196,7 +197,8 @@ def _climbed(
     max_iter: int,
 ) -> _Run:
     """Run one start to its end."""
-    run = _Run(builder, coordinates, say)
+    # What a builder says of its last call must not be that of another thread.
+    run = _Run(copy(builder), coordinates, say)
     run.climb(start, free, max_iter)
     return run
 
