@@ -53,7 +53,7 @@ TREES = [
     ("Poisson", "poisson", 16, 100_000, False),
     ("Bernoulli", "binary", 64, 100_000, True),
 ]
-PROCESSOR_ROWS = 10_000
+PROCESSOR_ROWS = 30_000
 WARM_UP_ROWS = 20_000
 #: model, data, columns, rows
 LEARNING = [

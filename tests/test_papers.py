@@ -506,3 +506,27 @@ def test_units_of_an_older_source_are_compared_with_those_that_replaced_them(tmp
     assert found == (2, {"x": ["1"]})
     assert "2 units had been computed before" in page_versions.rerun_note(found)
     assert "1 did not: `x` 1." in page_versions.rerun_note(found)
+
+
+def test_units_of_a_later_source_are_named_with_what_differs(monkeypatch):
+    import page_versions
+
+    def record(source, method, purity):
+        unit = {"data": "x", "method": method, "seed": 1}
+        return {"unit": unit, "result": {"purity": purity}, "versions": {"source": source}}
+
+    units = [
+        [record("a", "BHC", 0.5), record("b", "BHC", 0.5), record("c", "BHC", 0.5)],
+        [record("a", "ward", 0.5), record("b", "ward", 0.6)],
+        [record("b", "single", 0.4)],
+    ]
+    monkeypatch.setattr(page_versions, "checks", dict)
+    monkeypatch.setattr(page_versions, "kept", lambda name, folder=None: units)
+    found = {"versions": [{"source": "b", "units": 2}, {"source": "c", "units": 1}]}
+    text = " ".join(page_versions.version_part({"beyond": found}).split())
+    assert "2 of 3 units of work were computed with one source of the library, `b`" in text
+    assert "1 units of `beyond`, all those of BHC, were computed again with a later" in text
+    assert "Beside what `b` had, all 1 came out the same" in text
+    assert "2 units had been computed before, with older sources; with `b` 1 came out" in text
+    assert "1 did not: `beyond` 1 (x ward)" in text
+    assert "| `beyond` |" not in text  # no table of what is older

@@ -13,10 +13,10 @@ from runner import RESULTS, key_of, largest_difference
 SAME = 1e-9
 NAMED = ("beyond",)  # where the page says which units those are
 WHY = (
-    "The reason was tested for Rate1 on WALS only, which has the largest of these differences: on "
-    "the present computer the older source too has the present values, so the computer makes that "
-    "difference. For the others it was not tested: rounding that decides between nearly equal "
-    "choices is a possible reason, a change of the source or of the scripts another."
+    "The reason was looked for with Rate1 on WALS only: the older source, run again, has the "
+    "present values too, so it is not the source there. For the others it was not looked for: "
+    "rounding that decides between nearly equal choices is a possible reason, a change of the "
+    "source or of the scripts another."
 )
 
 
@@ -118,8 +118,8 @@ def rerun_note(found: Reruns, source: str = "the present one") -> str:
         return ""
     why = f" {WHY}" if found.other else ""
     return (
-        f"{found.units} units had been computed before, with older sources and on another "
-        f"computer; with {source} {outcome(found)}{why}"
+        f"{found.units} units had been computed before, with older sources; with {source} "
+        f"{outcome(found)}{why}"
     )
 
 

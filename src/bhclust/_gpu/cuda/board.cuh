@@ -184,6 +184,13 @@ BHCLUST_DEVICE void write_node(const Search& s, int position, const Node& node, 
     g.child_log_d[position] = node.child_log_d;
 }
 
+template <bool ROSE>
+BHCLUST_DEVICE void mark_dead(const Region& g, int position) {
+    (ROSE ? g.evidence : g.mass)[position] = INFINITE;
+    g.score[position] = g.rest_score[position] = -INFINITE;
+    g.partner[position] = -1;
+}
+
 // Mark the clusters of the last merge as dead. While a merge is made all blocks still read them, so
 // this waits for the next step; the place of one may have gone to a new cluster by then.
 template <bool ROSE, class M>
@@ -191,10 +198,7 @@ BHCLUST_DEVICE void bury(const Search& s, const Board& board, int reused) {
     for (int m = 0; m < 2; m++) {
         const Place at = board.dead[m];
         if (at.region == NOWHERE || !owns<M>(at) || (at.region == 1 && at.position == reused)) continue;
-        const Region& g = s.regions[at.region];
-        (ROSE ? g.evidence : g.mass)[at.position] = INFINITE;
-        g.score[at.position] = g.rest_score[at.position] = -INFINITE;
-        g.partner[at.position] = -1;
+        mark_dead<ROSE>(s.regions[at.region], at.position);
     }
 }
 

@@ -147,11 +147,7 @@ struct Run {
         board.left_id = id;
         board.row_nodes[0] = Node{1.0, mass, s.leaf_log_d, 0.0, -INFINITE, -INFINITE, 0.0, 0.0, 0.0};
         consume(board, id);
-        if (!owned) return;
-        // Nobody else reads these: the others know the leaf from what was told.
-        const Region& g = s.regions[0];
-        g.mass[position[0]] = INFINITE;
-        g.score[position[0]] = g.rest_score[position[0]] = -INFINITE;
-        g.partner[position[0]] = -1;
+        // Nobody else reads what is marked: the other blocks know the leaf from what was told.
+        if (owned) mark_dead<false>(s.regions[0], position[0]);
     }
 };
