@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import os
 import signal
+import sys
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
@@ -322,17 +324,46 @@ def test_nothing_half_written_is_left(
         assert "Ada" not in (out / "labels.csv").read_text()
 
 
-def test_an_interruption_that_comes_up_as_another_error(tmp_path, stub, monkeypatch):
+@pytest.mark.parametrize(
+    ("raised", "status", "words"),
+    [(KeyboardInterrupt(), 130, "bhclust: interrupted\n"), (SystemExit(143), 143, "")],
+)
+def test_a_signal_that_comes_up_as_another_error(
+    tmp_path, stub, monkeypatch, raised, status, words
+):
     def fit(self, X):
         try:
-            raise KeyboardInterrupt
-        except KeyboardInterrupt as interruption:
+            raise raised
+        except BaseException as interruption:
             raise SystemError("returned a result with an exception set") from interruption
 
     monkeypatch.setattr(StubEstimator, "fit", fit)
-    path = write(tmp_path, GUESTS)
-    assert_fails(run("fit", path, "--out", tmp_path / "out"), 130, "interrupted")
+    result = run("fit", write(tmp_path, GUESTS), "--out", tmp_path / "out")
+    assert (result.exit_code, result.stdout, result.stderr) == (status, "", words)
     assert entries(tmp_path) == ["table.csv"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_is_dropped_on_its_way_up(tmp_path, stub, monkeypatch, number, status):
+    """Errors do not come up through what C calls back, and compilers call back."""
+
+    class Compiler:
+        def __del__(self):
+            os.kill(os.getpid(), number)
+
+    def fit(self, X):
+        compiler = Compiler()
+        del compiler
+        time.sleep(20)
+
+    before = signal.getsignal(signal.SIGTERM), sys.unraisablehook
+    monkeypatch.setattr(StubEstimator, "fit", fit)
+    result = run("fit", write(tmp_path, GUESTS), "--out", tmp_path / "out")
+    assert result.exit_code == status
+    assert "Traceback" not in result.output + result.stderr
+    assert entries(tmp_path) == ["table.csv"]
+    assert (signal.getsignal(signal.SIGTERM), sys.unraisablehook) == before
 
 
 @pytest.mark.skipif(not hasattr(os, "kill") or os.name != "posix", reason="signals of POSIX")

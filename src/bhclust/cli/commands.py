@@ -7,7 +7,8 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -30,11 +31,11 @@ class Commands(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         extra["standalone_mode"] = False
-        _unwind_when_terminated()
         try:
-            # In this mode click hands the status of --help and --version back.
-            status = super().main(args, *rest, **extra) or 0
-            sys.stdout.flush()
+            with _ended_by_signals():
+                # In this mode click hands the status of --help and --version back.
+                status = super().main(args, *rest, **extra) or 0
+                sys.stdout.flush()
         except BrokenPipeError:
             _stop_writing()
         except click.UsageError as error:
@@ -59,24 +60,27 @@ class Commands(click.Group):
             # click itself would put an empty line before our one line.
             raise click.Abort from None
         except Exception as error:
-            if _began_as_interruption(error):
+            signalled = _beneath(error)
+            if isinstance(signalled, KeyboardInterrupt):
                 raise click.Abort from None
+            if signalled is not None:
+                raise signalled from None
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise _PipeClosed from None  # click has a way of its own with these
             raise
 
 
-def _began_as_interruption(error: BaseException) -> bool:
-    """Whether an error was raised while an interruption was on its way up.
+def _beneath(error: BaseException) -> KeyboardInterrupt | SystemExit | None:
+    """Return what a signal raised, if the error was raised while that was on its way up.
 
-    Compiled code that is interrupted may end in an error of another kind.
+    Compiled code that a signal stops may end in an error of another kind.
     """
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, KeyboardInterrupt):
-            return True
+        if isinstance(seen, KeyboardInterrupt | SystemExit):
+            return seen
         seen = seen.__cause__ or seen.__context__
-    return False
+    return None
 
 
 class _PipeClosed(click.ClickException):
@@ -109,14 +113,42 @@ def _reason(error: OSError) -> str:
     return f"{error.filename}: {text}." if error.filename else text
 
 
-def _unwind_when_terminated() -> None:
-    """Let a polite kill end the program like an error, so that half-written files are removed."""
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let a polite kill unwind like an error, and let no signal be lost on the way up.
+
+    Unwinding removes half-written files. Where Python cannot raise, as in what a compiler calls
+    back, it drops what the signal raised and goes on; the signal is then sent once more.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears of signals
+        return
 
     def stop(number: int, frame: object) -> NoReturn:
         sys.exit(TERMINATED)
 
-    with contextlib.suppress(ValueError):  # not the main thread
-        signal.signal(signal.SIGTERM, stop)
+    def report(dropped: sys.UnraisableHookArgs) -> None:
+        number = _signal_of(dropped.exc_value)
+        if number is None:
+            report_before(dropped)
+        else:
+            threading.Timer(0.05, signal.raise_signal, (number,)).start()
+
+    report_before, sys.unraisablehook = sys.unraisablehook, report
+    stop_before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, stop_before)
+        sys.unraisablehook = report_before
+
+
+def _signal_of(error: BaseException | None) -> signal.Signals | None:
+    if isinstance(error, KeyboardInterrupt):
+        return signal.SIGINT
+    if isinstance(error, SystemExit) and error.code == TERMINATED:
+        return signal.SIGTERM
+    return None
 
 
 @click.group(
