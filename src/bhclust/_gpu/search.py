@@ -23,7 +23,7 @@ from bhclust.models import ClusterModel
 
 # As in board.cuh and search.cuh
 _ROWS = 4
-_BOARD_BYTES = 9984
+_BOARD_BYTES = 10048
 _MOST_FOCI = 8
 _TOLD_WORDS, _CANDIDATE_WORDS = 16, 7
 # Words of the control record: positions (2), living (2), holes and their places (5), then these.

@@ -5,6 +5,8 @@ constexpr int MOST_FOCI = 8;   // foci that a block scores at once
 constexpr int MOST_HOLES = 4;  // places of dead clusters that are remembered for new ones
 constexpr int LISTED = 3;      // leaves that a block tells for runs
 constexpr int CONSUMED = 1024; // places of leaves that a run has taken; a block has fewer threads
+constexpr int MOST_GROWN = 128; // leaves after which log f is computed anew: sums pile up roundings
+constexpr int LEAF_WORDS = 16; // room for what is known of the leaf that a run takes
 
 // Live clusters by position; region 0 holds leaves that are still alone, in the order of their ids.
 // A dead one has an infinite mass (evidence in a rose tree) and the score -inf.
@@ -92,11 +94,17 @@ struct Board {
     double log_f;               // of the new cluster
     double common;              // what the scores of the new cluster with all leaves have in common
     int next, n_consumed;       // of a run
+    int n_grown, unused;        // leaves that the focus took since its log f was computed anew
+    unsigned leaf[LEAF_WORDS];  // that it takes, as its thread has read it ahead
     int consumed[CONSUMED];
 };
 
-constexpr int BOARD_BYTES = 9984;  // the host reserves so much for the board
+constexpr int BOARD_BYTES = 10048;  // the host reserves so much for the board
 static_assert(sizeof(Board) <= BOARD_BYTES, "the board has outgrown its place");
+
+// Whether merges without a pass are there for a model: runs.cuh.
+template <bool ROSE, class M>
+constexpr bool HAS_RUNS = M::RISES && !ROSE && sizeof(typename M::template Ahead<1>) <= 4 * LEAF_WORDS;
 
 // A walk over a block's share of a region. Leaves go to the lanes of a warp, clusters to a warp as a
 // whole. They are dealt to blocks first, so that few of them keep all blocks busy; clusters start

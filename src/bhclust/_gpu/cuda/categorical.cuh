@@ -39,12 +39,17 @@ struct Categorical {
 
     BHCLUST_DEVICE const int* levels_of_codes(const double* facts) const { return (const int*)(values(facts) + n_values); }
 
+    // The level of a leaf in the column of a value, from the word of its code that has it.
+    BHCLUST_DEVICE int level_in(unsigned word, const ValueFacts& value, const int* of_codes) const {
+        unsigned code = (word >> (value.group % PER_WORD * BITS)) & ((1u << BITS) - 1);
+        return of_codes[(value.digit * (int)n_groups + value.group) * (int)width + code];
+    }
+
     BHCLUST_DEVICE double count(Place at, int s, const ValueFacts& value, const int* of_codes) const {
         if (at.region < 0) return 0.0;
         if (at.region == 1) return counts[at.position * n_values + s];
         unsigned word = codes[tiled(at.position, value.group / PER_WORD, n_words())];
-        unsigned code = (word >> (value.group % PER_WORD * BITS)) & ((1u << BITS) - 1);
-        return of_codes[(value.digit * (int)n_groups + value.group) * (int)width + code] == value.level ? 1.0 : 0.0;
+        return level_in(word, value, of_codes) == value.level ? 1.0 : 0.0;
     }
 
     BHCLUST_DEVICE void gather(double* focus, const double* facts, Place a, Place b, double* sums) const {
@@ -143,6 +148,50 @@ struct Categorical {
             for (int w = 0; w < WORDS; w++) ahead.word[u][w] = codes[tiled(positions[u], w, WORDS)];
         }
     }
+
+    BHCLUST_DEVICE int level_of(const Ahead<1>& leaf, int position, const ValueFacts& value, const int* of_codes) const {
+        const int w = value.group / PER_WORD;
+        return level_in(WORDS > 0 ? leaf.word[0][w] : codes[tiled(position, w, n_words())], value, of_codes);
+    }
+
+    // Whether a leaf has an entry in the column of value s: a missing one has the level behind all values.
+    BHCLUST_DEVICE bool has_entry(int level, int s, const ValueFacts& value) const {
+        return complete || level != value.level + (value.stop - s);
+    }
+
+    BHCLUST_DEVICE double grow(
+        double* focus, const double* facts, const Ahead<1>& leaf, int position, int start, int step
+    ) const {
+        const ValueFacts* of_value = values(facts);
+        const int* of_codes = levels_of_codes(facts);
+        const double* observed = focus + observed_at();
+        double* levels = focus + levels_at();
+        double rise = 0.0;
+        for (int s = start; s < n_values; s += step) {
+            const ValueFacts value = of_value[s];
+            const int found = level_of(leaf, position, value, of_codes);
+            const double items = observed[value.column] + (has_entry(found, s, value) ? 1.0 : 0.0);
+            const double count = focus[s] + (found == value.level ? 1.0 : 0.0), before = levels[value.level];
+            const double level = log(value.alpha + count) - log(value.total + items);
+            focus[s] = count;
+            levels[value.level] = level;
+            rise += level > before ? level - before : 0.0;
+        }
+        return rise;
+    }
+
+    BHCLUST_DEVICE void settle(
+        double* focus, const double* facts, const Ahead<1>& leaf, int position, int start, int step
+    ) const {
+        const ValueFacts* of_value = values(facts);
+        for (int s = start; s < n_values; s += step) {
+            const ValueFacts value = of_value[s];
+            if (s == value.first && has_entry(level_of(leaf, position, value, levels_of_codes(facts)), s, value))
+                focus[observed_at() + value.column] += 1.0;
+        }
+    }
+
+    BHCLUST_DEVICE void set_log_f(double* focus, double log_f) const { focus[log_f_at()] = log_f; }
 
     BHCLUST_DEVICE void store(const double* focus, int position) const {
         for (int s = threadIdx.x; s < n_values; s += blockDim.x)

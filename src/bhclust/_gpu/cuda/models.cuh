@@ -13,6 +13,9 @@ struct Model {
     template <int U>
     struct Ahead {};
     BHCLUST_DEVICE void tabulate(double*, const double*, int, int) const {}
+    BHCLUST_DEVICE double grow(double*, const double*, const Ahead<1>&, int, int, int) const { return 0.0; }
+    BHCLUST_DEVICE void settle(double*, const double*, const Ahead<1>&, int, int, int) const {}
+    BHCLUST_DEVICE void set_log_f(double*, double) const {}
     template <int U>
     BHCLUST_DEVICE void fetch(const int (&)[U], Ahead<U>&) const {}
     BHCLUST_DEVICE void store(const double*, int) const {}
@@ -59,6 +62,25 @@ struct Model<First, Rest...> {
     BHCLUST_DEVICE void tabulate(double* focus, const double* facts, int start, int step) const {
         first.tabulate(focus, facts, start, step);
         rest.tabulate(focus + first.focus_size, later(facts), start, step);
+    }
+
+    BHCLUST_DEVICE double grow(
+        double* focus, const double* facts, const Ahead<1>& leaf, int position, int start, int step
+    ) const {
+        const double own = first.grow(focus, facts, leaf.first, position, start, step);
+        return own + rest.grow(focus + first.focus_size, later(facts), leaf.rest, position, start, step);
+    }
+
+    BHCLUST_DEVICE void settle(
+        double* focus, const double* facts, const Ahead<1>& leaf, int position, int start, int step
+    ) const {
+        first.settle(focus, facts, leaf.first, position, start, step);
+        rest.settle(focus + first.focus_size, later(facts), leaf.rest, position, start, step);
+    }
+
+    BHCLUST_DEVICE void set_log_f(double* focus, double log_f) const {
+        first.set_log_f(focus, log_f);
+        rest.set_log_f(focus + first.focus_size, 0.0);
     }
 
     template <int U>

@@ -22,7 +22,15 @@
 // that a part would read again and again: a copy in the block's memory, if it has room.
 // LEAVES_AT_ONCE is how many leaves a lane should have on their way at once. Where a part RISES, its
 // items have probabilities, and rise(focus) says how much log p of a leaf given the focus can have
-// grown at most since it was prepared before.
+// grown at most since it was prepared before. Such a part can take a leaf in without reading the
+// device's memory, once log f of the union is known (it may stand in the first part as a whole):
+//
+//   grow(focus, facts, leaf, position, first, step)
+//                                      the statistics of the union, by threads that are step many;
+//                                      returns what this thread has of the rise
+//   settle(focus, facts, leaf, position, first, step)
+//                                      the rest of it, after a barrier; tabulate must follow
+//   set_log_f(focus, log_f)
 // All fields have eight bytes, so that the host can write them as a row of numbers.
 
 // What a part does that has no facts, nothing to tabulate, and long rows of leaves.

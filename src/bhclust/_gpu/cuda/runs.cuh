@@ -70,13 +70,14 @@ BHCLUST_DEVICE bool is_consumed(const Board& board, int id) {
 template <class M>
 struct Run {
     int position[1], id;
-    double mass;
+    double mass, log_f;
     bool listed;
     typename M::template Ahead<1> ahead;
     double unlisted;  // of leaves outside the list, less what all leaves have in common
     double others, clusters;
+    double most_gained;  // by a cluster from a leaf: no leaf has more than probability one
 
-    // From what was told after the pass of the cluster that is now merged with a leaf.
+    // From what was told after the pass of the cluster that is now merged with a leaf (the left one).
     BHCLUST_DEVICE void begin(const Search& s, const M& model, Board& board, i64 tag) {
         const Told* told = s.told + (tag % 2) * gridDim.x;
         for (int t = threadIdx.x; t < CONSUMED; t += blockDim.x) board.consumed[t] = -1;
@@ -88,8 +89,7 @@ struct Run {
         if (t < n_listed) {
             const Told& of = told[t / LISTED];
             const int p = of.position[t % LISTED];
-            listed = p >= 0 && !(board.left.region == 0 && board.left.position == p)
-                && !(board.right.region == 0 && board.right.position == p);
+            listed = p >= 0 && p != board.left.position;
             if (listed) {
                 position[0] = p;
                 mass = of.leaves[t % LISTED].y;
@@ -110,25 +110,24 @@ struct Run {
         unlisted = warp_largest(unlisted) - board.common;
         others = warp_largest(others);
         clusters = warp_largest(clusters);
+        most_gained = s.mixing.code == DIRICHLET_PROCESS ? log((double)s.n_leaves) : 0.0;
     }
 
     // Take in that the focus has grown by a leaf.
-    BHCLUST_DEVICE void grow(const Search& s, double rise, double mass_before, double mass_now) {
+    BHCLUST_DEVICE void raise_bounds(double rise, double mass_before, double mass_now) {
         unlisted += rise;
-        // No leaf has more than probability one given anything.
-        clusters += (s.mixing.code == DIRICHLET_PROCESS ? log((double)s.n_leaves) : 0.0) - (mass_now - mass_before);
+        clusters += most_gained - (mass_now - mass_before);
     }
 
     // The best leaf of the list for the cluster that has been made, if it is certain to be the next.
     // All threads take part; board.next is the thread that has it, or -1. A barrier must follow.
-    BHCLUST_DEVICE void choose(
-        const M& model, Board& board, const double* focus, double* scratch
-    ) const {
+    BHCLUST_DEVICE void choose(const M& model, Board& board, const double* focus, double* scratch) {
         Entry mine = no_entry();
-        double log_f[1] = {0.0};
-        model.template leaves<1>(focus, position, ahead, scratch, log_f);
+        double found[1] = {0.0};
+        model.template leaves<1>(focus, position, ahead, scratch, found);
+        log_f = found[0];
         if (listed) {
-            mine.score = round_odds(board.single_prior + log_f[0] - (board.merged.mass + mass));
+            mine.score = round_odds(board.single_prior + log_f - (board.merged.mass + mass));
             mine.order = position[0];
             mine.partner = threadIdx.x;
         }
@@ -140,14 +139,133 @@ struct Run {
         board.next = best.score > limit ? best.partner : -1;
     }
 
-    // The thread that has the next leaf gives it up.
-    BHCLUST_DEVICE void take(const Search& s, Board& board, bool owned) {
+    // The thread that has the next leaf gives it up: what all need to merge it.
+    BHCLUST_DEVICE void give(const Search& s, Board& board) {
         listed = false;
         board.left = Place{0, position[0]};
         board.left_id = id;
         board.row_nodes[0] = Node{1.0, mass, s.leaf_log_d, 0.0, -INFINITE, -INFINITE, 0.0, 0.0, 0.0};
-        consume(board, id);
-        // Nobody else reads what is marked: the other blocks know the leaf from what was told.
-        if (owned) mark_dead<false>(s.regions[0], position[0]);
+        board.log_f = log_f;
+        *(typename M::template Ahead<1>*)board.leaf = ahead;
     }
 };
+
+// What comes of a merge, by one thread. The prior of a cluster one larger is known to the caller.
+template <bool ROSE>
+BHCLUST_DEVICE void take_down(
+    const Search& s, Board& board, int operation, double log_f, double log_gamma, double single_prior
+) {
+    const i64 step = board.step;
+    board.merged = merged_node<ROSE>(board.row_nodes[0], board.row_nodes[1], operation, log_f, log_gamma, s.mixing);
+    board.single_prior = single_prior;
+    board.log_f = log_f;
+    board.common = single_prior + log_f - board.merged.mass;
+    if ((int)blockIdx.x != step % gridDim.x) return;
+    s.merges[3 * step] = board.left_id;
+    s.merges[3 * step + 1] = board.chosen.partner;
+    s.merges[3 * step + 2] = operation;
+    s.merge_log_f[step] = log_f;
+}
+
+// The leaf of the pair that a pass has led to, found in the first region: what all need to merge it
+// with the focus, by the last warp.
+template <class M>
+BHCLUST_DEVICE void give_first(
+    const Search& s, const M& model, Board& board, const double* focus, double* scratch
+) {
+    const int position[1] = {board.left.position};
+    typename M::template Ahead<1> ahead;
+    double log_f[1] = {0.0};
+    model.template fetch<1>(position, ahead);
+    model.template leaves<1>(focus, position, ahead, scratch, log_f);
+    if (!is_helper(0)) return;
+    board.left_id = board.lost[0] = s.regions[0].id[position[0]];
+    board.lost[1] = board.chosen.partner;
+    board.n_consumed = 0;
+    board.row_nodes[0] = node_at<false>(s, board.left);
+    board.row_nodes[1] = board.merged;
+    board.log_f = log_f[0];
+    *(typename M::template Ahead<1>*)board.leaf = ahead;
+}
+
+// The focus takes the leaf that was given. Its log f is known from the look-ups that chose it, so that
+// the first warp makes the node while the others find what the next look-ups need. Returns the rise,
+// known to the first thread.
+template <class M>
+BHCLUST_DEVICE double take_leaf(
+    const Search& s, const M& model, Board& board, double* focus, const double* facts, double log_gamma,
+    double next_log_gamma
+) {
+    typedef typename M::template Ahead<1> Leaf;
+    const Leaf& leaf = *(const Leaf*)board.leaf;
+    const int position = board.left.position, first = (int)threadIdx.x - WARP, step = (int)blockDim.x - WARP;
+    double rise = 0.0;
+    if (threadIdx.x == 0) {
+        const bool by_size = s.mixing.code == DIRICHLET_PROCESS;
+        const double single_prior = by_size ? s.mixing.parameter + next_log_gamma : board.single_prior;
+        model.set_log_f(focus, board.log_f);
+        take_down<false>(s, board, JOIN, board.log_f, log_gamma, single_prior);
+        board.n_grown++;
+    } else if (warp_of_thread() > 0) {
+        rise = warp_sum(model.grow(focus, facts, leaf, position, first, step));
+        if (lane_of_thread() == 0) board.sums[warp_of_thread()] = rise;
+    }
+    __syncthreads();
+    rise = 0.0;
+    if (threadIdx.x == 0) {
+        for (int w = 1; w < warps_of_block(); w++) rise += board.sums[w];
+    } else if (warp_of_thread() > 0) {
+        model.settle(focus, facts, leaf, position, first, step);
+        model.tabulate(focus, facts, first, step);
+    }
+    __syncthreads();
+    return rise;
+}
+
+// Merge the cluster of the last pass with its leaf, and the new cluster with leaf after leaf as long as
+// it is certain that these are the next merges.
+template <class M>
+BHCLUST_DEVICE void run_on(
+    const Search& s, const M& model, Board& board, double* focus, const double* facts, double* scratch, i64 tag
+) {
+    Run<M> run;
+    double mass_before = board.merged.mass, log_gamma = 0.0, next_log_gamma = 0.0;
+    int next = -1;
+    run.begin(s, model, board, tag);
+    if (warp_of_thread() == warps_of_block() - 1) give_first(s, model, board, focus, scratch);
+    if (is_helper(2)) keep_books<false, M>(s, board);
+    if (threadIdx.x == 0) {
+        log_gamma = log_gamma_of(s.mixing, board.merged.weight + 1.0);
+        next_log_gamma = log_gamma_of(s.mixing, board.merged.weight + 2.0);
+    }
+    __syncthreads();
+    while (true) {
+        const double rise = take_leaf(s, model, board, focus, facts, log_gamma, next_log_gamma);
+        if ((int)threadIdx.x == next) {
+            consume(board, run.id);
+            // Nobody else reads what is marked: the other blocks know the leaf from what was told.
+            if (owns<M>(Place{0, run.position[0]})) mark_dead<false>(s.regions[0], run.position[0]);
+        }
+        if (threadIdx.x == 0) {
+            run.raise_bounds(rise, mass_before, board.merged.mass);
+            // On its way while the next leaf is chosen.
+            log_gamma = next_log_gamma;
+            next_log_gamma = log_gamma_of(s.mixing, fmin(board.merged.weight + 2.0, s.n_leaves + 1.0));
+        }
+        mass_before = board.merged.mass;
+        run.choose(model, board, focus, scratch);
+        __syncthreads();
+        next = board.next;
+        if (next < 0) break;
+        if ((int)threadIdx.x == next) run.give(s, board);
+        if (threadIdx.x == 0) {
+            Control& control = board.control;
+            control.n_live[0]--;
+            board.chosen.partner = board.newest;
+            board.step = (int)control.n_merges++;
+            board.newest = board.focus_id = (int)s.n_leaves + board.step;
+            board.row_nodes[1] = board.merged;
+        }
+        __syncthreads();
+    }
+}

@@ -290,7 +290,7 @@ BHCLUST_DEVICE void offer_to_leaves(
 ) {
     typedef Batch<ROSE, M> Leaves;
     typedef typename Leaves::Steps Steps;
-    const Offer<ROSE, 0, M::RISES && !ROSE> offers(s, board);
+    const Offer<ROSE, 0, HAS_RUNS<ROSE, M>> offers(s, board);
     const Gone gone(board, 0);
     const int n = (int)board.control.n_positions[0];
     for (int start = Steps::first(0); start < n; start += Leaves::step()) {
@@ -318,7 +318,7 @@ BHCLUST_DEVICE void offer_to_clusters(
     Entry& best, Outlook& outlook
 ) {
     typedef Walk<true> Steps;
-    const Offer<ROSE, 1, M::RISES && !ROSE> offers(s, board);
+    const Offer<ROSE, 1, HAS_RUNS<ROSE, M>> offers(s, board);
     const Gone gone(board, 1);
     const int n = (int)board.control.n_positions[1];
     for (int p = Steps::first(1); p < n; p += Steps::step()) {
@@ -401,7 +401,7 @@ BHCLUST_DEVICE Entry survey(const Search& s, Board& board) {
 // Make the focus the union of the chosen pair. The statistics of one of the two may be there already.
 template <bool ROSE, class M>
 BHCLUST_DEVICE void make_cluster(
-    const Search& s, const M& model, Board& board, double* focus, const double* facts, bool first
+    const Search& s, const M& model, Board& board, double* focus, const double* facts
 ) {
     const int reuse = board.reuse;
     model.gather(
@@ -409,7 +409,7 @@ BHCLUST_DEVICE void make_cluster(
     );
     __syncthreads();
     const Node &left = board.row_nodes[0], &right = board.row_nodes[1];
-    if (first && is_helper(2)) keep_books<ROSE, M>(s, board);  // while the others prepare the focus
+    if (is_helper(2)) keep_books<ROSE, M>(s, board);  // while the others prepare the focus
     double log_gamma = 0.0, single_prior = 0.0;
     if (threadIdx.x == 0) {
         log_gamma = log_gamma_of(s.mixing, left.weight + right.weight);
@@ -418,82 +418,44 @@ BHCLUST_DEVICE void make_cluster(
     const double log_f = model.prepare(focus, facts, board.sums);
     __syncthreads();
     if (threadIdx.x == 0) {
-        const i64 step = board.step;
         int operation = JOIN;
         if (ROSE) {
             RatioTerms terms;
             operation = best_operation(left, right, log_f - (left.evidence + right.evidence), s.mixing, terms);
         }
-        board.merged = merged_node<ROSE>(left, right, operation, log_f, log_gamma, s.mixing);
-        board.single_prior = single_prior;
-        board.log_f = log_f;
-        board.common = single_prior + log_f - board.merged.mass;
-        if ((int)blockIdx.x == step % gridDim.x) {
-            s.merges[3 * step] = board.left_id;
-            s.merges[3 * step + 1] = board.chosen.partner;
-            s.merges[3 * step + 2] = operation;
-            s.merge_log_f[step] = log_f;
-        }
+        take_down<ROSE>(s, board, operation, log_f, log_gamma, single_prior);
+        board.n_grown = 0;
     }
     // The first warp has the node to make.
     if (warp_of_thread() > 0) model.tabulate(focus, facts, threadIdx.x - WARP, blockDim.x - WARP);
     __syncthreads();
 }
 
-// Merge the new cluster with leaf after leaf as long as it is certain that these are the next merges.
-template <class M>
-BHCLUST_DEVICE void run_on(
-    const Search& s, const M& model, Board& board, double* focus, const double* facts, double* scratch, Run<M>& run,
-    double mass_before
-) {
-    while (true) {
-        if (threadIdx.x == 0) run.grow(s, model.rise(focus), mass_before, board.merged.mass);
-        mass_before = board.merged.mass;
-        run.choose(model, board, focus, scratch);
-        __syncthreads();
-        if (board.next < 0) break;
-        if ((int)threadIdx.x == board.next) run.take(s, board, owns<M>(Place{0, run.position[0]}));
-        if (threadIdx.x == 0) {
-            Control& control = board.control;
-            control.n_live[0]--;
-            board.chosen.partner = board.newest;
-            board.step = (int)control.n_merges++;
-            board.newest = board.focus_id = (int)s.n_leaves + board.step;
-            board.row_nodes[1] = board.merged;
-            board.reuse = 2;
-        }
-        __syncthreads();
-        make_cluster<false>(s, model, board, focus, facts, false);
-    }
-}
-
 template <bool ROSE, class M>
 BHCLUST_DEVICE void merge_step(
     const Search& s, const M& model, Board& board, double* focus, const double* facts, double* scratch, i64 tag
 ) {
-    constexpr bool RUNS = M::RISES && !ROSE;
+    constexpr bool RUNS = HAS_RUNS<ROSE, M>;
     // Leaves that are on their way while the focus is prepared. Who died in the last step is not
     // marked before the others have gone on, so what is read here may be out of date for it alone.
     Batch<ROSE, M> leaves;
     const int first_leaf = Batch<ROSE, M>::Steps::first(0), n_leaves = (int)board.control.n_positions[0];
-    if (!RUNS) leaves.fetch(s, model, first_leaf, n_leaves);
-    if (is_helper(0)) {
-        board.row_nodes[0] = node_at<ROSE>(s, board.left);
-        board.left_id = board.lost[0] = id_at(s, board.chosen);
-        board.lost[1] = board.chosen.partner;
-        board.n_consumed = 0;
+    // Where the cluster of the last pass takes a leaf, what the pass has seen is good for more.
+    const bool runs = RUNS && board.reuse == 2 && board.left.region == 0 && board.n_grown < MOST_GROWN;
+    if (RUNS && runs) {
+        if constexpr (RUNS) run_on<M>(s, model, board, focus, facts, scratch, tag - 1);
+    } else {
+        if (!RUNS) leaves.fetch(s, model, first_leaf, n_leaves);
+        if (is_helper(0)) {
+            board.row_nodes[0] = node_at<ROSE>(s, board.left);
+            board.left_id = board.lost[0] = id_at(s, board.chosen);
+            board.lost[1] = board.chosen.partner;
+            board.n_consumed = 0;
+        }
+        if (is_helper(1)) board.row_nodes[1] = node_at<ROSE>(s, board.right);
+        make_cluster<ROSE>(s, model, board, focus, facts);
     }
-    if (is_helper(1)) board.row_nodes[1] = node_at<ROSE>(s, board.right);
-    // The cluster of the last pass takes a leaf: what the pass has seen is good for more.
-    const bool runs = RUNS && ((board.reuse == 1 && board.right.region == 0) || (board.reuse == 2 && board.left.region == 0));
-    const double mass_before = board.merged.mass;
-    Run<M> run;
-    if (runs) run.begin(s, model, board, tag - 1);
-    make_cluster<ROSE>(s, model, board, focus, facts, true);
-    if constexpr (RUNS) {
-        if (runs) run_on<M>(s, model, board, focus, facts, scratch, run, mass_before);
-        leaves.fetch(s, model, first_leaf, n_leaves);
-    }
+    if (RUNS) leaves.fetch(s, model, first_leaf, n_leaves);
     // Nobody reads this place in this step.
     if ((int)blockIdx.x == board.step % (int)gridDim.x) {
         model.store(focus, board.new_position);
