@@ -214,10 +214,10 @@ def discrete_cases(n=500):
     }
 
 
-def wide_device():
+def wide_device(n_blocks=8, n_threads=64):
     """Return a device whose blocks tell a list of leaves that is worth a run."""
     device = SimulatedDevice()
-    device.n_blocks, device.n_threads = 8, 64
+    device.n_blocks, device.n_threads = n_blocks, n_threads
     return device
 
 
@@ -230,6 +230,13 @@ def test_runs_save_passes_and_change_nothing(case, method):
     assert found.n_passes < 0.9 * (len(X) - 1)
     # Each pass is counted once, with all that live then.
     assert found.n_pairs < len(X) * (len(X) - 1)
+
+
+def test_lists_longer_than_a_block_has_threads():
+    model, X = discrete_cases()["binary"]
+    resolved = model.resolve(X)
+    stats = resolved.suffstats(X)
+    assert_same_tree(resolved, stats, DirichletProcess(0.6), False, wide_device(64, 16))
 
 
 def test_runs_of_duplicates_and_ties():
@@ -312,7 +319,7 @@ def test_few_clusters_look_again(name, method, most):
 
 @pytest.mark.parametrize("method", ["BHC-DP", "BRT"])
 def test_progress_is_told(method, monkeypatch):
-    monkeypatch.setattr("bhclust._gpu.search._STEPS", 7)
+    monkeypatch.setattr("bhclust._gpu.search._STEPS", 3)
     mixing, rose = METHODS[method]
     case = make_case("bernoulli", 30, np.random.default_rng(0))
     stats = case.model.suffstats(case.X)

@@ -165,6 +165,11 @@ inline int run(int n_blocks, int n_threads, long shared_doubles, unsigned seed, 
 
 inline void __syncthreads() { simulator::wait_at(simulator::launch_now->blocks[blockIdx.x]); }
 inline void __syncwarp() { simulator::wait_at(simulator::launch_now->warps[simulator::warp_number()]); }
+inline int atomicAdd(int* at, int n) {
+    int before = *at;
+    *at += n;
+    return before;
+}
 inline void arrive(long long* counter) { ++*counter; }
 inline void wait_until(const long long* counter, long long all) {
     while (*counter < all) simulator::listen_again();

@@ -23,9 +23,9 @@ from bhclust.models import ClusterModel
 
 # As in board.cuh and search.cuh
 _ROWS = 4
-_BOARD_BYTES = 10048
+_BOARD_BYTES = 16688
 _MOST_FOCI = 8
-_TOLD_WORDS, _CANDIDATE_WORDS = 16, 7
+_TOLD_WORDS, _CANDIDATE_WORDS = 22, 7
 # Words of the control record: positions (2), living (2), holes and their places (5), then these.
 _CONTROL_WORDS = 19
 _N_LIVE, _N_HOLES = 2, 4

@@ -3,8 +3,10 @@
 constexpr int ROWS = 4;        // clusters that look for a new partner in one step
 constexpr int MOST_FOCI = 8;   // foci that a block scores at once
 constexpr int MOST_HOLES = 4;  // places of dead clusters that are remembered for new ones
-constexpr int LISTED = 3;      // leaves that a block tells for runs
-constexpr int CONSUMED = 1024; // places of leaves that a run has taken; a block has fewer threads
+constexpr int LISTED = 6;      // leaves that a block tells for runs
+constexpr int OF_WARP = 2;     // leaves of them that can be of one warp
+constexpr int MOST_LISTED = 512; // leaves that a run can choose from
+constexpr int CONSUMED = 1024; // places of leaves that a run has taken
 constexpr int MOST_GROWN = 128; // leaves after which log f is computed anew: sums pile up roundings
 constexpr int LEAF_WORDS = 16; // room for what is known of the leaf that a run takes
 
@@ -24,7 +26,7 @@ struct Told {
     Pair first, second;
     Pair leaves[LISTED], bounds;
     double clusters;
-    int position[LISTED], unused;
+    int position[LISTED];
 };
 
 // What a block knows after a pass about pairs with the new cluster, and about all others.
@@ -43,6 +45,13 @@ struct Outlook {
         top_mass = mass;
         position = p;
     }
+};
+
+// The same of a warp, with its best leaves.
+struct WarpOutlook {
+    Pair leaves[OF_WARP];  // score and mass
+    int position[OF_WARP];
+    double rest, others, clusters;
 };
 
 // What is carried from launch to launch.
@@ -77,7 +86,7 @@ struct Board {
     Entry entries[MOST_WARPS];
     Candidate candidates[MOST_WARPS];
     double sums[2 * MOST_WARPS];
-    Outlook outlooks[MOST_WARPS];
+    WarpOutlook outlooks[MOST_WARPS];
     Entry mine;                 // best of this block's clusters
     Entry chosen;
     Candidate rows[ROWS];       // clusters that look again, then what they found
@@ -94,12 +103,15 @@ struct Board {
     double log_f;               // of the new cluster
     double common;              // what the scores of the new cluster with all leaves have in common
     int next, n_consumed;       // of a run
-    int n_grown, unused;        // leaves that the focus took since its log f was computed anew
+    int n_grown, n_listed;      // leaves that the focus took since its log f was computed anew
+    double limit;               // no leaf that is not listed scored more in the last pass
+    double list_mass[MOST_LISTED];
+    int list_position[MOST_LISTED];
     unsigned leaf[LEAF_WORDS];  // that it takes, as its thread has read it ahead
     int consumed[CONSUMED];
 };
 
-constexpr int BOARD_BYTES = 10048;  // the host reserves so much for the board
+constexpr int BOARD_BYTES = 16688;  // the host reserves so much for the board
 static_assert(sizeof(Board) <= BOARD_BYTES, "the board has outgrown its place");
 
 // Whether merges without a pass are there for a model: runs.cuh.

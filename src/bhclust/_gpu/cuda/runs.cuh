@@ -7,6 +7,12 @@
 // anew. Every block does this for itself, with the same outcome, until a leaf outside the list, another
 // cluster, or a pair without C might be better. Then there is a pass for the last cluster; those in
 // between are gone, so that nobody needs their offers. The merges are the same as with a pass each.
+//
+// A pass takes the time of several merges without one, so the list should be long. Every lane knows its
+// best leaf and the score of its next one, every warp tells its best two, every block its best six:
+// what is left out anywhere bounds the leaves outside, and where the bound is high the list is of no
+// use. A merge without a pass is one chain of work that nothing hides, so it reads nothing from the
+// device's memory: its thread has the leaf's row, and log f of the union is what the leaf was chosen by.
 
 BHCLUST_DEVICE double warp_largest(double value) {
     for (int mask = WARP / 2; mask > 0; mask /= 2) value = fmax(value, across_lanes(value, mask));
@@ -14,39 +20,64 @@ BHCLUST_DEVICE double warp_largest(double value) {
 }
 
 // Put what the threads of a warp see together, for the warp that tells.
-BHCLUST_DEVICE void note_outlook(const Outlook& mine, Board& board) {
-    const Entry top = warp_best<false>(Entry{mine.top, 0.0, mine.position >= 0 ? mine.position : 2147483647, lane_of_thread()});
-    const int winner = top.partner < 0 ? 0 : top.partner;
-    Outlook all = mine;
-    all.top = top.score;
-    all.position = from_lane(mine.position, winner);
-    all.top_mass = from_lane(mine.top_mass, winner);
-    all.second = warp_largest(lane_of_thread() == winner ? mine.second : mine.top);
-    all.others = warp_largest(mine.others);
-    all.clusters = warp_largest(mine.clusters);
-    if (lane_of_thread() == 0) board.outlooks[warp_of_thread()] = all;
+BHCLUST_DEVICE void note_outlook(Outlook mine, Board& board) {
+    WarpOutlook& noted = board.outlooks[warp_of_thread()];
+    const int lane = lane_of_thread();
+#pragma unroll
+    for (int c = 0; c < OF_WARP; c++) {
+        const Entry best = warp_best<false>(Entry{mine.top, 0.0, mine.position >= 0 ? mine.position : 2147483647, lane});
+        if (lane == best.partner) {
+            noted.leaves[c] = Pair{mine.top, mine.top_mass};
+            noted.position[c] = mine.position;
+            mine.top = -INFINITE;
+            mine.position = -1;
+        }
+        __syncwarp();
+    }
+    const double rest = warp_largest(fmax(mine.top, mine.second)), others = warp_largest(mine.others);
+    const double clusters = warp_largest(mine.clusters);
+    if (lane != 0) return;
+    noted.rest = rest;
+    noted.others = others;
+    noted.clusters = clusters;
 }
 
 // Tell the best leaves of this block and what bounds the others. The first warp does this.
 BHCLUST_DEVICE void tell_outlook(const Search& s, const Board& board, i64 tag) {
     Told& told = s.told[(tag % 2) * gridDim.x + blockIdx.x];
-    const int lane = lane_of_thread();
-    Outlook own;
-    if (lane < warps_of_block()) own = board.outlooks[lane];
-    for (int c = 0; c < LISTED; c++) {
-        const Entry top = warp_best<false>(Entry{own.top, 0.0, own.position >= 0 ? own.position : 2147483647, lane});
-        const int winner = top.partner < 0 ? 0 : top.partner;
-        if (lane == winner) {
-            told.leaves[c] = Pair{own.top, own.top_mass};
-            told.position[c] = own.top > -INFINITE ? own.position : -1;
-            own.top = -INFINITE;
-            own.position = -1;
-        }
-        __syncwarp();
+    const WarpOutlook* noted = board.outlooks;
+    const int n_warps = warps_of_block(), n_leaves = OF_WARP * n_warps;
+    double rest = -INFINITE, others = -INFINITE, clusters = -INFINITE;
+    for (int w = lane_of_thread(); w < n_warps; w += WARP) {
+        rest = fmax(rest, noted[w].rest);
+        others = fmax(others, noted[w].others);
+        clusters = fmax(clusters, noted[w].clusters);
     }
-    const double rest = warp_largest(fmax(own.top, own.second));
-    const double others = warp_largest(own.others), clusters = warp_largest(own.clusters);
-    if (lane != 0) return;
+    // Each finds its own place among all, so that none waits for another.
+    for (int i = lane_of_thread(); i < n_leaves || i < LISTED; i += WARP) {
+        Pair own{-INFINITE, 0.0};
+        int position = -1, rank = 0;
+        if (i < n_leaves) {
+            own = noted[i / OF_WARP].leaves[i % OF_WARP];
+            position = noted[i / OF_WARP].position[i % OF_WARP];
+        }
+        for (int j = 0; j < n_leaves; j++) {
+            const double score = noted[j / OF_WARP].leaves[j % OF_WARP].x;
+            const int other = noted[j / OF_WARP].position[j % OF_WARP];
+            rank += (score > own.x) | ((score == own.x) & ((other < position) | ((other == position) & (j < i))));
+        }
+        for (int j = n_leaves; j < i; j++) rank++;
+        if (rank < LISTED) {
+            told.leaves[rank] = own;
+            told.position[rank] = position;
+        } else {
+            rest = fmax(rest, own.x);
+        }
+    }
+    rest = warp_largest(rest);
+    others = warp_largest(others);
+    clusters = warp_largest(clusters);
+    if (lane_of_thread() != 0) return;
     told.bounds = Pair{rest, others};
     told.clusters = clusters;
 }
@@ -77,40 +108,56 @@ struct Run {
     double others, clusters;
     double most_gained;  // by a cluster from a leaf: no leaf has more than probability one
 
-    // From what was told after the pass of the cluster that is now merged with a leaf (the left one).
-    BHCLUST_DEVICE void begin(const Search& s, const M& model, Board& board, i64 tag) {
+    // From what was told after the pass of the cluster that is now merged with a leaf (the left one):
+    // first the bounds, by the first warp ...
+    BHCLUST_DEVICE void hear_bounds(const Search& s, Board& board, i64 tag) {
         const Told* told = s.told + (tag % 2) * gridDim.x;
         for (int t = threadIdx.x; t < CONSUMED; t += blockDim.x) board.consumed[t] = -1;
-        const int n_listed = LISTED * (int)gridDim.x, t = threadIdx.x;
-        listed = false;
-        position[0] = 0;
-        mass = 0.0;
-        id = -1;
-        if (t < n_listed) {
-            const Told& of = told[t / LISTED];
-            const int p = of.position[t % LISTED];
-            listed = p >= 0 && p != board.left.position;
-            if (listed) {
-                position[0] = p;
-                mass = of.leaves[t % LISTED].y;
-                id = s.regions[0].id[p];
-                model.template fetch<1>(position, ahead);
-            }
-        }
         if (warp_of_thread() > 0) return;
-        unlisted = others = clusters = -INFINITE;
+        double limit = -INFINITE;
+        others = clusters = -INFINITE;
         for (int b = lane_of_thread(); b < (int)gridDim.x; b += WARP) {
             const Pair bounds = told[b].bounds;
-            unlisted = fmax(unlisted, bounds.x);
+            limit = fmax(limit, bounds.x);
             others = fmax(others, bounds.y);
             clusters = fmax(clusters, told[b].clusters);
         }
-        for (int r = (int)blockDim.x + lane_of_thread(); r < n_listed; r += WARP)  // no thread has these
-            unlisted = fmax(unlisted, told[r / LISTED].leaves[r % LISTED].x);
-        unlisted = warp_largest(unlisted) - board.common;
+        limit = warp_largest(limit);
         others = warp_largest(others);
         clusters = warp_largest(clusters);
+        unlisted = limit - board.common;
         most_gained = s.mixing.code == DIRICHLET_PROCESS ? log((double)s.n_leaves) : 0.0;
+        if (threadIdx.x > 0) return;
+        board.limit = limit;
+        board.n_listed = 0;
+    }
+
+    // ... then the leaves that are above them, after a barrier ...
+    BHCLUST_DEVICE void list(const Search& s, Board& board, i64 tag) const {
+        const Told* told = s.told + (tag % 2) * gridDim.x;
+        for (int t = threadIdx.x; t < LISTED * (int)gridDim.x; t += blockDim.x) {
+            const Told& of = told[t / LISTED];
+            const Pair leaf = of.leaves[t % LISTED];
+            const int p = of.position[t % LISTED];
+            if (p < 0 || p == board.left.position || !(leaf.x > board.limit)) continue;
+            // In no order: the places of leaves decide between equals.
+            const int place = atomicAdd(&board.n_listed, 1);
+            if (place >= MOST_LISTED) continue;
+            board.list_position[place] = p;
+            board.list_mass[place] = leaf.y;
+        }
+    }
+
+    // ... and what is known of them, after another one.
+    BHCLUST_DEVICE void look_ahead(const Search& s, const M& model, const Board& board) {
+        const int n_listed = board.n_listed;
+        // Otherwise some would be in no list, and no run can be.
+        const bool fits = n_listed <= MOST_LISTED && n_listed <= (int)blockDim.x;
+        listed = fits && (int)threadIdx.x < n_listed;
+        position[0] = listed ? board.list_position[threadIdx.x] : 0;
+        mass = listed ? board.list_mass[threadIdx.x] : 0.0;
+        id = s.regions[0].id[position[0]];
+        model.template fetch<1>(position, ahead);
     }
 
     // Take in that the focus has grown by a leaf.
@@ -123,9 +170,11 @@ struct Run {
     // All threads take part; board.next is the thread that has it, or -1. A barrier must follow.
     BHCLUST_DEVICE void choose(const M& model, Board& board, const double* focus, double* scratch) {
         Entry mine = no_entry();
-        double found[1] = {0.0};
-        model.template leaves<1>(focus, position, ahead, scratch, found);
-        log_f = found[0];
+        if ((int)threadIdx.x - lane_of_thread() < board.n_listed) {  // a warp that has some
+            double found[1] = {0.0};
+            model.template leaves<1>(focus, position, ahead, scratch, found);
+            log_f = found[0];
+        }
         if (listed) {
             mine.score = round_odds(board.single_prior + log_f - (board.merged.mass + mass));
             mine.order = position[0];
@@ -231,7 +280,7 @@ BHCLUST_DEVICE void run_on(
     Run<M> run;
     double mass_before = board.merged.mass, log_gamma = 0.0, next_log_gamma = 0.0;
     int next = -1;
-    run.begin(s, model, board, tag);
+    run.hear_bounds(s, board, tag);
     if (warp_of_thread() == warps_of_block() - 1) give_first(s, model, board, focus, scratch);
     if (is_helper(2)) keep_books<false, M>(s, board);
     if (threadIdx.x == 0) {
@@ -239,6 +288,9 @@ BHCLUST_DEVICE void run_on(
         next_log_gamma = log_gamma_of(s.mixing, board.merged.weight + 2.0);
     }
     __syncthreads();
+    run.list(s, board, tag);
+    __syncthreads();
+    run.look_ahead(s, model, board);
     while (true) {
         const double rise = take_leaf(s, model, board, focus, facts, log_gamma, next_log_gamma);
         if ((int)threadIdx.x == next) {
