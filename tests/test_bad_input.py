@@ -10,7 +10,12 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from bhclust import BayesianHierarchicalClustering, BayesianRoseTree, cli
+from bhclust import (
+    BayesianHierarchicalClustering,
+    BayesianRoseTree,
+    CoalescentClustering,
+    cli,
+)
 from bhclust.models import Bernoulli, Gaussian
 
 NAN = np.nan
@@ -177,6 +182,42 @@ def test_prediction():
         plain.explain_cluster(9)
     with pytest.raises(ValueError, match="top must be"):
         plain.explain(top=0)
+
+
+@pytest.mark.parametrize(
+    "kind", [BayesianHierarchicalClustering, BayesianRoseTree, CoalescentClustering]
+)
+def test_held_out_entries_of_other_rows(kind):
+    fitted = kind(random_state=0).fit(np.vstack([GOOD, [[0.5, NAN]]]))
+    with pytest.raises(ValueError, match=r"pass the 4 fitted rows in the same order.* got 3 rows"):
+        fitted.heldout_log_likelihood(GOOD)
+
+
+def test_a_lineage_of_huge_numbers():
+    refuses(CoalescentClustering(), [[0.0], [1e200]], "column .x0. is beyond .* change the unit")
+    fitted = CoalescentClustering().fit(pd.DataFrame(GOOD * 1e-60, columns=["a", "b"]))
+    with pytest.raises(ValueError, match="column 'a' is beyond"):
+        fitted.predict(pd.DataFrame({"a": [1e200], "b": [0.0]}))
+    # So far away, in units of these columns, that its density is zero wherever it hangs.
+    far = pd.DataFrame({"a": [1e139], "b": [0.0]})
+    assert fitted.score_samples(far)[0] == -np.inf
+    assert fitted.predict_proba(far).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kind", [BayesianHierarchicalClustering, CoalescentClustering])
+def test_a_page_of_huge_numbers(kind, tmp_path):
+    fitted = kind(random_state=0).fit(GOOD * 1e100)
+    fitted.to_html(tmp_path / "page.html")
+    empty = kind(random_state=0).fit([[NAN, NAN], [NAN, NAN]])
+    empty.to_html(tmp_path / "empty.html")
+    assert (tmp_path / "empty.html").exists()
+
+
+def test_whole_numbers_beyond_64_bits_stay_what_they_are():
+    frame = pd.DataFrame({"n": [1, 2, 3, 40], "x": [0.5, 0.25, 9.5, 9.75]})
+    fitted = BayesianHierarchicalClustering("diagonal_gaussian").fit(frame)
+    given = pd.DataFrame({"n": [1e30, 2.0], "x": [NAN, 0.5]})
+    assert fitted.impute(given)["n"].tolist() == [1e30, 2.0]
 
 
 def test_a_category_that_was_not_seen_is_an_error():

@@ -313,3 +313,15 @@ def test_picture_of_uncertainty(blobs):
     assert len(ax.collections) == weighted + 1
     assert len(ax.get_xticklabels()) == 6
     matplotlib.pyplot.close(ax.figure)
+
+
+@pytest.mark.parametrize("structure", ["isotropic", "diagonal", "full"])
+@pytest.mark.parametrize("unit", [2.0**-100, 2.0**100])
+def test_the_unit_of_a_table_changes_nothing(unit, structure):
+    X = np.random.default_rng(0).normal(size=(24, 3)) + np.repeat([[0.0], [6.0]], 12, axis=0)
+    one = CoalescentClustering(Brownian(structure=structure)).fit(X)
+    other = CoalescentClustering(Brownian(structure=structure)).fit(X * unit)
+    np.testing.assert_array_equal(other.tree_.parent, one.tree_.parent)
+    np.testing.assert_array_equal(other.labels_, one.labels_)
+    shift = X.shape[1] * np.log(unit)
+    np.testing.assert_allclose(other.score_samples(X * unit), one.score_samples(X) - shift)

@@ -141,6 +141,21 @@ def test_log_predictive_is_a_ratio_also_with_holes_and_weights(model, X):
     np.testing.assert_allclose(model.log_predictive(stats, items), expected, atol=1e-9, rtol=1e-9)
 
 
+def test_predictive_of_a_row_whose_square_overflows():
+    X = 1e-60 * REALS
+    model = DiagonalGaussian().resolve(X)
+    stats = clusters_of(model, X)
+    far = np.array([[1e139, -2e-60, NAN], [-1e135, 3e120, 0.0]])
+    found = model.log_predictive(stats, far)
+    one = model.log_predictive(stats, far * 1e-10)
+    # The tails are powers: ten powers of ten nearer, each far column gains as much in any cluster.
+    power = model.shape + stats[:, :3] / 2
+    steps = np.array([[1, 0, 0], [1, 1, 0]]) @ (10 * np.log(10) * (2 * power + 1)).T
+    near = model.log_predictive(stats, np.array([[NAN, -2e-60, NAN], [NAN, NAN, 0.0]]))
+    nearer = model.log_predictive(stats, np.array([[NAN, -2e-70, NAN], [NAN, NAN, 0.0]]))
+    np.testing.assert_allclose(one - nearer - (found - near), steps, rtol=1e-9)
+
+
 @pytest.mark.parametrize("kind", [DiagonalGaussian, Gaussian])
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000), offset=st.sampled_from([1e8, -(2.0**27), 3.0 * 2.0**25]))

@@ -21,6 +21,8 @@ BoolArray = npt.NDArray[np.bool_]
 #: "category" has declared categories, "mixed" holds numbers and strings, "empty" has no value.
 Family = Literal["bool", "integer", "float", "string", "category", "mixed", "empty"]
 
+# Below this every whole float is an integer of 64 bits.
+_INTEGERS_STOP = 2.0**63
 _BOOLS = (bool, np.bool_)
 _WHOLE = (int, np.integer, *_BOOLS)
 _NUMBERS = (numbers.Real, decimal.Decimal, *_WHOLE)
@@ -243,7 +245,7 @@ def decode(values: FloatArray, record: Column, family: Family) -> npt.NDArray[An
     """Return what the floats stand for.
 
     Categories come back as objects, with None for missing. Bools and integers come back as such
-    where every value is one; a missing or fractional value keeps the column float.
+    where every value is one; a missing, fractional or huge value keeps the column float.
     """
     if record.kind == "categorical":
         out = np.empty(len(values), dtype=object)
@@ -254,6 +256,7 @@ def decode(values: FloatArray, record: Column, family: Family) -> npt.NDArray[An
         return out
     if family == "bool" and bool(((values == 0) | (values == 1)).all()):
         return values.astype(np.bool_)
-    if family == "integer" and bool((np.floor(values) == values).all()):
+    whole = (np.floor(values) == values) & (np.abs(values) < _INTEGERS_STOP)
+    if family == "integer" and bool(whole.all()):
         return values.astype(np.int64)
     return np.array(values, dtype=np.float64)

@@ -209,6 +209,15 @@ def check_magnitude(X: FloatArray, column: ColumnName = column_number) -> None:
     )
 
 
+def check_fitted_rows(n_rows: int, n_fitted: int) -> None:
+    """Raise if a table that should be the fitted one has another number of rows."""
+    if n_rows != n_fitted:
+        raise BhclustError(
+            f"heldout_log_likelihood: pass the {n_fitted:,} fitted rows in the same order, with "
+            f"the missing entries filled in; got {n_rows:,} rows."
+        )
+
+
 def check_binary(X: Any, column: ColumnName = column_number) -> None:
     """Raise if an observed value is neither 0 nor 1; ``X`` is dense or CSR."""
     values = _stored(X)

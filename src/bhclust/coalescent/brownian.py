@@ -14,6 +14,7 @@ from bhclust._validation import (
     FloatArray,
     check_choice,
     check_complete,
+    check_magnitude,
     check_matrix,
     check_n_columns,
     check_positive,
@@ -120,6 +121,7 @@ class Brownian(Process):
     def resolve(self, X: FloatArray) -> Self:
         """Fill the hyperparameters that are ``None`` from a table; a new object."""
         X = check_matrix(X, owner=_OWNER)
+        check_magnitude(X)
         check_choice(
             self.structure, ("diagonal", "isotropic", "full"), name="structure", owner=_OWNER
         )
@@ -378,7 +380,8 @@ class Brownian(Process):
         centre = np.zeros(values.shape[1])
         if prior == np.inf:
             centre = _column_means(values)
-            prior = max(float(np.nanmean((values - centre) ** 2)), 1e-12)
+            squares = (values - centre)[~np.isnan(values)] ** 2
+            prior = max(float(squares.mean()), 1e-12) if squares.size else 1.0
         at_root, local = np.zeros(tree.n_nodes), np.zeros(tree.n_nodes)
         for columns, up in self._upward_by_block(tree, values):
             spread = np.where(up.variance < np.inf, up.variance + prior, 0.0)
@@ -467,7 +470,7 @@ def _default_covariance(X: FloatArray, structure: str) -> float | FloatArray:
     centred = np.where(observed, X - _column_means(X), 0.0)
     counts = np.maximum(observed.sum(axis=0) - 1, 1)
     variances = (centred**2).sum(axis=0) / counts
-    varies = variances > 1e-20 * np.maximum(1.0, np.abs(_column_means(X))) ** 2
+    varies = variances > 1e-20 * _column_means(X) ** 2  # in any unit
     variances = np.where(varies, variances, 1.0)
     if structure == "isotropic":
         return float(variances[varies].mean()) if varies.any() else 1.0

@@ -173,6 +173,8 @@ class Predictor:
     def _shares(self, X: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         """Yield blocks of rows with the probability that they hang at each point."""
         for rows, scores in self._scores(X):
+            # A row that float64 finds infinitely far from every point hangs anywhere.
+            scores[np.isneginf(scores).all(axis=1)] = 0.0
             scores -= scores.max(axis=1, keepdims=True)
             np.exp(scores, out=scores)
             scores /= scores.sum(axis=1, keepdims=True)

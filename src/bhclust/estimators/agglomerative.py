@@ -21,6 +21,7 @@ from bhclust._validation import (
     IntArray,
     check_choice,
     check_count,
+    check_fitted_rows,
     check_flag,
     check_learn,
     check_sample_weight,
@@ -203,7 +204,9 @@ class _TreeClustering(GrowingMixin, ViewMixin, ClusterMixin, BaseEstimator):  # 
             The fitted rows in the same order, with entries that were missing filled in. Entries
             that stay missing are marginalised.
         """
-        values = self._encode(X_full)[self.leaf_rows_]
+        values = self._encode(X_full)
+        check_fitted_rows(values.shape[0], len(self.labels_))
+        values = values[self.leaf_rows_]
         weight = self.tree_.weight[: self.tree_.n_leaves]
         stats = self.model_.repeat(self.model_.suffstats(values), weight)
         full = score_tree(self.tree_.parent, self.model_, stats, self.mixing_, weight=weight)

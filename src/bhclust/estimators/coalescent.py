@@ -14,7 +14,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bhclust import io
-from bhclust._validation import FloatArray, IntArray, check_count
+from bhclust._validation import (
+    FloatArray,
+    IntArray,
+    check_count,
+    check_fitted_rows,
+    check_magnitude,
+)
 from bhclust.coalescent.archive import (
     posterior_arrays,
     posterior_from_arrays,
@@ -155,7 +161,7 @@ class CoalescentClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ign
             check_count(self.n_clusters, name="n_clusters", owner=_OWNER)
         table = self._read(X)
         given = choose_process(self.process, table.columns)
-        values = table.toarray()
+        values = _without_huge(table.toarray(), table.schema)
         fitted = fit_trees(
             given.for_columns(table.columns).resolve(values),
             values,
@@ -168,6 +174,7 @@ class CoalescentClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ign
             leaf_names=table.row_names,
             progress=ProgressBar(f"{_OWNER} {self.inference}") if self.verbose else None,
         )
+        self._check_columns(X, reset=True)
         self.schema_ = table.schema
         self.process_ = fitted.process
         self.tree_ = fitted.tree
@@ -304,6 +311,7 @@ class CoalescentClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ign
             that stay missing are marginalised.
         """
         full = self._encode(X_full)
+        check_fitted_rows(len(full), len(self._values))
         trees = self._trees()
         values = [
             heldout_log_likelihood(self.process_, one.tree, self._values, full)
@@ -410,7 +418,6 @@ class CoalescentClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ign
                 for j, column in enumerate(table.columns)
             }
             table = read_table(X, kinds=declared)
-        self._check_columns(X, reset=True)
         return table
 
     def _check_columns(self, X: Any, *, reset: bool) -> None:
@@ -425,8 +432,9 @@ class CoalescentClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ign
     def _encode(self, X: Any) -> FloatArray:
         check_is_fitted(self)
         self._check_columns(X, reset=False)
-        values: Any = self.schema_.encode(X, owner=_OWNER)
-        return np.asarray(values if isinstance(values, np.ndarray) else values.toarray())
+        encoded: Any = self.schema_.encode(X, owner=_OWNER)
+        values = encoded if isinstance(encoded, np.ndarray) else encoded.toarray()
+        return _without_huge(values, self.schema_)
 
     def _rng(self) -> np.random.Generator:
         if isinstance(self.random_state, np.random.Generator):
@@ -459,6 +467,12 @@ class CoalescentClustering(ViewMixin, ClusterMixin, BaseEstimator):  # type: ign
         self.n_clusters_ = int(labels.max()) + 1
         if self.verbose:
             print(f"[{_OWNER}] {self.n_clusters_} clusters, log p(tree, X) {self.log_joint_:.4f}")
+
+
+def _without_huge(values: FloatArray, schema: Schema) -> FloatArray:
+    """Return the values as they are, or say which one is too large to be squared."""
+    check_magnitude(values, lambda j: f"column {schema.columns[j].name!r}")
+    return values
 
 
 def _single(tree: Tree, log_joint: float) -> TreePosterior:

@@ -268,10 +268,18 @@ class DiagonalGaussian(_CentredModel):
         constant = log_rising(post.shape, np.array(0.5)) - 0.5 * np.log(np.pi * spread)
         out = observed @ constant.T
         power = post.shape + 0.5
+        with np.errstate(over="ignore"):
+            reach = np.abs(distance).max(initial=0.0) + np.abs(post.mean).max(initial=0.0)
+            overflows = not np.isfinite(reach**2 / spread.min(initial=np.inf))
         for rows, clusters in pair_blocks(len(table), len(stats), table.shape[1]):
             gap = (distance[rows, None] - post.mean[None, clusters]) * observed[rows, None]
-            terms = power[clusters] * np.log1p(gap * gap / spread[clusters])
-            out[rows, clusters] -= terms.sum(axis=2)
+            if overflows:
+                with np.errstate(divide="ignore"):
+                    log_ratio = 2 * np.log(np.abs(gap)) - np.log(spread[clusters])
+                growth = np.logaddexp(0.0, log_ratio)
+            else:
+                growth = np.log1p(gap * gap / spread[clusters])
+            out[rows, clusters] -= (power[clusters] * growth).sum(axis=2)
         return np.asarray(out)
 
     def sample(self, stats: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:

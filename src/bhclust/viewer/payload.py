@@ -13,6 +13,7 @@ from bhclust._validation import FloatArray
 from bhclust.tree import Tree
 
 _TYPES = {"i4": np.int32, "f4": np.float32, "f8": np.float64, "u1": np.uint8}
+_LARGEST_F4 = float(np.finfo(np.float32).max)
 
 
 class Start(NamedTuple):
@@ -25,12 +26,17 @@ class Start(NamedTuple):
 def packed(array: npt.ArrayLike, kind: str) -> dict[str, str]:
     """Return an array as base64 with its type: "i4", "f4", "f8" or "u1", little-endian.
 
+    Numbers that are too large for "f4" become "f8".
+
     Examples
     --------
     >>> packed([1, 2], "u1")
     {'type': 'u1', 'data': 'AQI='}
     """
-    raw = np.ascontiguousarray(array, dtype=np.dtype(_TYPES[kind]).newbyteorder("<"))
+    numbers = np.asarray(array)
+    if kind == "f4" and np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0) > _LARGEST_F4:
+        kind = "f8"
+    raw = np.ascontiguousarray(numbers, dtype=np.dtype(_TYPES[kind]).newbyteorder("<"))
     return {"type": kind, "data": base64.b64encode(raw.tobytes()).decode("ascii")}
 
 
