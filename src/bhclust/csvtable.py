@@ -14,7 +14,7 @@ import io
 import itertools
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,10 +140,7 @@ def parse_csv(
     {'b': ['x', 'y']}
     """
     text = _decoded(content, shown)
-    try:
-        names, columns = _split(text, delimiter or _sniff(text), shown)
-    except csv.Error as error:
-        raise FileFormatError(f"{shown} is not a table of delimited text: {error}.") from error
+    names, columns = _split(text, delimiter or _sniff(text), shown)
     row_names = None
     if names[0] == "":
         names[0] = "row"
@@ -189,7 +186,10 @@ def _sniff(text: str) -> str:
         head = io.StringIO(text, newline="")
         rows = csv.reader(head, delimiter=delimiter)
         filled = (row for row in rows if not _is_blank(row))
-        widths = [len(row) for row in itertools.islice(filled, _SNIFFED)]
+        try:
+            widths = [len(row) for row in itertools.islice(filled, _SNIFFED)]
+        except csv.Error:  # reading for good will say where
+            return False, 0
         return len(set(widths)) == 1 and widths[0] > 1, widths[0]
 
     return max(DELIMITERS, key=score)
@@ -206,7 +206,7 @@ def _split(text: str, delimiter: str, shown: str) -> tuple[list[str], list[list[
     columns: list[list[_Field]] = []
     n_lines = text.count("\n") + 1
     _progress.follow(lambda: 0.5 * reader.line_num / n_lines)  # the other half is typing
-    for row in reader:
+    for row in _records(reader, shown):
         if _is_blank(row):
             continue
         if not names:
@@ -229,6 +229,20 @@ def _split(text: str, delimiter: str, shown: str) -> tuple[list[str], list[list[
                 "holds the names of the rows."
             )
     return names, columns
+
+
+def _records(reader: Any, shown: str) -> Iterator[list[str]]:
+    """Yield the records of a csv reader; say where one begins that cannot be read."""
+    first_line = 1
+    try:
+        for row in reader:
+            yield row
+            first_line = reader.line_num + 1
+    except csv.Error as error:
+        raise FileFormatError(
+            f"{shown}, line {first_line}: {error}; look for a quote that is never closed, or write "
+            "a quote inside a quoted field twice."
+        ) from error
 
 
 def _check_names(names: Sequence[str], wanted: Sequence[str], shown: str) -> None:
