@@ -23,7 +23,8 @@ from bhclust.models import ClusterModel
 
 # As in board.cuh and search.cuh
 _ROWS = 4
-_BOARD_BYTES = 16688
+_BOARD_BYTES = 6448
+_RUN_BYTES = 10_240
 _MOST_FOCI = 8
 _TOLD_WORDS, _CANDIDATE_WORDS = 22, 7
 # Words of the control record: positions (2), living (2), holes and their places (5), then these.
@@ -329,7 +330,7 @@ def record_words(
     n_between = 2 * len(_CLUSTER_FIELDS) + 6
     words = [
         *([0] * 7 if before is None else before),
-        sum(part.focus_size for part in parts),
+        _focus_apart(parts),
         max(part.scratch_size for part in parts),
         layout.facts_size,
         _as_word(log_d),
@@ -376,10 +377,19 @@ def parts_of(model: ClusterModel, rows: Rows) -> list[EncodedPart]:
     return parts
 
 
+def _focus_apart(parts: list[EncodedPart]) -> int:
+    """Return how many numbers a focus has for itself.
+
+    Behind the first one there is room for what a run keeps: runs.cuh.
+    """
+    room = 2 * -(-_RUN_BYTES // (16 * (_ROWS - 1)))  # even: pairs of numbers are read at once
+    return max(sum(part.focus_size for part in parts), room)
+
+
 def block_layout(device: Device, parts: list[EncodedPart], n_foci: int) -> Layout:
     """Share out a block's memory among so many foci and the warps' scratch."""
     xp, n_warps = device.arrays, device.n_threads // device.warp
-    focus = n_foci * sum(part.focus_size for part in parts)
+    focus = n_foci * _focus_apart(parts)
     scratch = n_warps * max(part.scratch_size for part in parts)
     all_facts = np.concatenate([np.zeros(0), *(p.facts for p in parts if p.facts is not None)])
     facts = len(all_facts)

@@ -105,14 +105,26 @@ struct Board {
     int next, n_consumed;       // of a run
     int n_grown, n_listed;      // leaves that the focus took since its log f was computed anew
     double limit;               // no leaf that is not listed scored more in the last pass
-    double list_mass[MOST_LISTED];
-    int list_position[MOST_LISTED];
     unsigned leaf[LEAF_WORDS];  // that it takes, as its thread has read it ahead
-    int consumed[CONSUMED];
 };
 
-constexpr int BOARD_BYTES = 16688;  // the host reserves so much for the board
+constexpr int BOARD_BYTES = 6448;  // the host reserves so much for the board
 static_assert(sizeof(Board) <= BOARD_BYTES, "the board has outgrown its place");
+
+// What a run keeps where the foci of clusters that look again are in other steps: the host leaves room.
+struct RunRoom {
+    double mass[MOST_LISTED];   // of the leaves to choose from
+    int position[MOST_LISTED];
+    int consumed[CONSUMED];     // ids of the leaves it has taken, by their hash
+};
+
+constexpr int RUN_BYTES = 10240;  // the host reserves so much behind the first focus
+static_assert(sizeof(RunRoom) <= RUN_BYTES, "what a run keeps has outgrown its place");
+
+BHCLUST_DEVICE RunRoom& run_room(const Search& s, double* focus) { return *(RunRoom*)(focus + s.focus_apart); }
+BHCLUST_DEVICE const RunRoom& run_room(const Search& s, const double* focus) {
+    return *(const RunRoom*)(focus + s.focus_apart);
+}
 
 // Whether merges without a pass are there for a model: runs.cuh.
 template <bool ROSE, class M>

@@ -84,16 +84,15 @@ BHCLUST_DEVICE void tell_outlook(const Search& s, const Board& board, i64 tag) {
 
 BHCLUST_DEVICE int place_in_hash(int id) { return (int)((unsigned)id * 2654435761u >> 22) % CONSUMED; }
 
-BHCLUST_DEVICE void consume(Board& board, int id) {
+BHCLUST_DEVICE void consume(RunRoom& room, int id) {
     int at = place_in_hash(id);
-    while (board.consumed[at] >= 0) at = (at + 1) % CONSUMED;
-    board.consumed[at] = id;
-    board.n_consumed++;
+    while (room.consumed[at] >= 0) at = (at + 1) % CONSUMED;
+    room.consumed[at] = id;
 }
 
-BHCLUST_DEVICE bool is_consumed(const Board& board, int id) {
-    for (int at = place_in_hash(id); board.consumed[at] >= 0; at = (at + 1) % CONSUMED)
-        if (board.consumed[at] == id) return true;
+BHCLUST_DEVICE bool is_consumed(const RunRoom& room, int id) {
+    for (int at = place_in_hash(id); room.consumed[at] >= 0; at = (at + 1) % CONSUMED)
+        if (room.consumed[at] == id) return true;
     return false;
 }
 
@@ -110,9 +109,9 @@ struct Run {
 
     // From what was told after the pass of the cluster that is now merged with a leaf (the left one):
     // first the bounds, by the first warp ...
-    BHCLUST_DEVICE void hear_bounds(const Search& s, Board& board, i64 tag) {
+    BHCLUST_DEVICE void hear_bounds(const Search& s, Board& board, RunRoom& room, i64 tag) {
         const Told* told = s.told + (tag % 2) * gridDim.x;
-        for (int t = threadIdx.x; t < CONSUMED; t += blockDim.x) board.consumed[t] = -1;
+        for (int t = threadIdx.x; t < CONSUMED; t += blockDim.x) room.consumed[t] = -1;
         if (warp_of_thread() > 0) return;
         double limit = -INFINITE;
         others = clusters = -INFINITE;
@@ -133,7 +132,7 @@ struct Run {
     }
 
     // ... then the leaves that are above them, after a barrier ...
-    BHCLUST_DEVICE void list(const Search& s, Board& board, i64 tag) const {
+    BHCLUST_DEVICE void list(const Search& s, Board& board, RunRoom& room, i64 tag) const {
         const Told* told = s.told + (tag % 2) * gridDim.x;
         for (int t = threadIdx.x; t < LISTED * (int)gridDim.x; t += blockDim.x) {
             const Told& of = told[t / LISTED];
@@ -143,19 +142,19 @@ struct Run {
             // In no order: the places of leaves decide between equals.
             const int place = atomicAdd(&board.n_listed, 1);
             if (place >= MOST_LISTED) continue;
-            board.list_position[place] = p;
-            board.list_mass[place] = leaf.y;
+            room.position[place] = p;
+            room.mass[place] = leaf.y;
         }
     }
 
     // ... and what is known of them, after another one.
-    BHCLUST_DEVICE void look_ahead(const Search& s, const M& model, const Board& board) {
+    BHCLUST_DEVICE void look_ahead(const Search& s, const M& model, const Board& board, const RunRoom& room) {
         const int n_listed = board.n_listed;
         // Otherwise some would be in no list, and no run can be.
         const bool fits = n_listed <= MOST_LISTED && n_listed <= (int)blockDim.x;
         listed = fits && (int)threadIdx.x < n_listed;
-        position[0] = listed ? board.list_position[threadIdx.x] : 0;
-        mass = listed ? board.list_mass[threadIdx.x] : 0.0;
+        position[0] = listed ? room.position[threadIdx.x] : 0;
+        mass = listed ? room.mass[threadIdx.x] : 0.0;
         id = s.regions[0].id[position[0]];
         model.template fetch<1>(position, ahead);
     }
@@ -277,10 +276,11 @@ template <class M>
 BHCLUST_DEVICE void run_on(
     const Search& s, const M& model, Board& board, double* focus, const double* facts, double* scratch, i64 tag
 ) {
+    RunRoom& room = run_room(s, focus);
     Run<M> run;
     double mass_before = board.merged.mass, log_gamma = 0.0, next_log_gamma = 0.0;
     int next = -1;
-    run.hear_bounds(s, board, tag);
+    run.hear_bounds(s, board, room, tag);
     if (warp_of_thread() == warps_of_block() - 1) give_first(s, model, board, focus, scratch);
     if (is_helper(2)) keep_books<false, M>(s, board);
     if (threadIdx.x == 0) {
@@ -288,13 +288,14 @@ BHCLUST_DEVICE void run_on(
         next_log_gamma = log_gamma_of(s.mixing, board.merged.weight + 2.0);
     }
     __syncthreads();
-    run.list(s, board, tag);
+    run.list(s, board, room, tag);
     __syncthreads();
-    run.look_ahead(s, model, board);
+    run.look_ahead(s, model, board, room);
     while (true) {
         const double rise = take_leaf(s, model, board, focus, facts, log_gamma, next_log_gamma);
         if ((int)threadIdx.x == next) {
-            consume(board, run.id);
+            consume(room, run.id);
+            board.n_consumed++;
             // Nobody else reads what is marked: the other blocks know the leaf from what was told.
             if (owns<M>(Place{0, run.position[0]})) mark_dead<false>(s.regions[0], run.position[0]);
         }

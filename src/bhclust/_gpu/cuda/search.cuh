@@ -183,17 +183,17 @@ struct Offer {
     const Node merged;
     const double single_prior;
     const int i, j, k, n_consumed;
-    const Board& board;
+    const RunRoom& room;
     const bool merged_filter;
 
-    BHCLUST_DEVICE Offer(const Search& search, const Board& record)
+    BHCLUST_DEVICE Offer(const Search& search, const Board& record, const double* focus)
         : s(search), merged(record.merged), single_prior(record.single_prior), i(record.lost[0]), j(record.lost[1]),
-          k((int)search.n_leaves + record.step), n_consumed(record.n_consumed), board(record),
+          k((int)search.n_leaves + record.step), n_consumed(record.n_consumed), room(run_room(search, focus)),
           merged_filter(ROSE && filter_holds(record.merged.log_1m_r, record.merged.log_1m_pi, search.mixing)) {}
 
     // Whether a partner was merged since the last pass.
     BHCLUST_DEVICE bool is_lost(int partner) const {
-        return partner == i || partner == j || (RUNS && n_consumed > 0 && is_consumed(board, partner));
+        return partner == i || partner == j || (RUNS && n_consumed > 0 && is_consumed(room, partner));
     }
 
     BHCLUST_DEVICE void make(int p, const Known<ROSE>& known, double log_f, Entry& best, Outlook& outlook) const {
@@ -290,7 +290,7 @@ BHCLUST_DEVICE void offer_to_leaves(
 ) {
     typedef Batch<ROSE, M> Leaves;
     typedef typename Leaves::Steps Steps;
-    const Offer<ROSE, 0, HAS_RUNS<ROSE, M>> offers(s, board);
+    const Offer<ROSE, 0, HAS_RUNS<ROSE, M>> offers(s, board, focus);
     const Gone gone(board, 0);
     const int n = (int)board.control.n_positions[0];
     for (int start = Steps::first(0); start < n; start += Leaves::step()) {
@@ -318,7 +318,7 @@ BHCLUST_DEVICE void offer_to_clusters(
     Entry& best, Outlook& outlook
 ) {
     typedef Walk<true> Steps;
-    const Offer<ROSE, 1, HAS_RUNS<ROSE, M>> offers(s, board);
+    const Offer<ROSE, 1, HAS_RUNS<ROSE, M>> offers(s, board, focus);
     const Gone gone(board, 1);
     const int n = (int)board.control.n_positions[1];
     for (int p = Steps::first(1); p < n; p += Steps::step()) {
