@@ -110,6 +110,8 @@ struct Board {
 
 constexpr int BOARD_BYTES = 6448;  // the host reserves so much for the board
 static_assert(sizeof(Board) <= BOARD_BYTES, "the board has outgrown its place");
+static_assert(sizeof(Told) == 8 * 22 && sizeof(Candidate) == 8 * 7, "the host reserves other sizes");
+static_assert(sizeof(Control) == 8 * 19, "the host reads another record");
 
 // What a run keeps where the foci of clusters that look again are in other steps: the host leaves room.
 struct RunRoom {
