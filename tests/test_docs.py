@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -36,9 +35,7 @@ def run(page: Path) -> dict:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run(page)
+    run(page)  # warnings are errors in all tests
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:  # a page leaves its figures open
         pyplot.close("all")

@@ -8,6 +8,7 @@ import os
 import tempfile
 import webbrowser
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,7 +104,8 @@ def _anndata(loaded: Any, seed: int | None) -> bytes:
 
 def _arviz(loaded: Any, seed: int | None) -> bytes:
     data = bridges.to_arviz(loaded, random_state=0 if seed is None else seed)
-    return _through_file(data.to_netcdf, ".nc")
+    optional_import("h5netcdf", extra="bridges", needed_for="export to NetCDF")
+    return _through_file(partial(data.to_netcdf, engine="h5netcdf"), ".nc")
 
 
 FORMATS = {
