@@ -98,7 +98,13 @@ def test_too_little_memory_is_said_in_bytes(monkeypatch):
 
 
 def test_without_cupy_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", None)  # importing it fails
+    class Absent:
+        def find_spec(self, name, path=None, target=None):
+            if name == "cupy":
+                raise ModuleNotFoundError(name)
+
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
     cuda_device.cache_clear()
     X = np.array([[0, 1], [0, 1], [1, 0]])
     with pytest.raises(ImportError, match=r"device='cuda' needs cupy.*bhclust\[gpu\]"):
