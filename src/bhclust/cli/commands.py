@@ -139,7 +139,7 @@ def _ended_by_signals() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, stop_before)
+        signal.signal(signal.SIGTERM, stop_before or signal.SIG_DFL)  # None: not Python's own
         sys.unraisablehook = report_before
 
 

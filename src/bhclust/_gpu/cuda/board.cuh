@@ -103,7 +103,8 @@ struct Board {
     double log_f;               // of the new cluster
     double common;              // what the scores of the new cluster with all leaves have in common
     int next, n_consumed;       // of a run
-    int n_grown, n_listed;      // leaves that the focus took since its log f was computed anew
+    int n_grown;                // leaves that the focus took since its log f was computed anew
+    int n_listed;               // leaves that the run could choose from when it began
     double limit;               // no leaf that is not listed scored more in the last pass
     unsigned leaf[LEAF_WORDS];  // that it takes, as its thread has read it ahead
 };

@@ -32,7 +32,6 @@ BHCLUST_DEVICE void note_outlook(Outlook mine, Board& board) {
             mine.top = -INFINITE;
             mine.position = -1;
         }
-        __syncwarp();
     }
     const double rest = warp_largest(fmax(mine.top, mine.second)), others = warp_largest(mine.others);
     const double clusters = warp_largest(mine.clusters);
@@ -66,7 +65,7 @@ BHCLUST_DEVICE void tell_outlook(const Search& s, const Board& board, i64 tag) {
             const int other = noted[j / OF_WARP].position[j % OF_WARP];
             rank += (score > own.x) | ((score == own.x) & ((other < position) | ((other == position) & (j < i))));
         }
-        for (int j = n_leaves; j < i; j++) rank++;
+        rank += i > n_leaves ? i - n_leaves : 0;  // of those that are nothing
         if (rank < LISTED) {
             told.leaves[rank] = own;
             told.position[rank] = position;
